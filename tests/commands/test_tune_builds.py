@@ -74,6 +74,21 @@ def test_a_plugin_that_rustc_cannot_load_is_refused_by_check(tmp_path: Path):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
+        ({"built": BuildCommands(program=(Path("app"),))}, "--program: cannot be combined with --cargo"),
+        ({"built": BuildCommands(clean=("cargo clean",))}, "--clean: cannot be combined with --cargo"),
+        ({"built": BuildCommands(test=("app && app",))}, "--test: expected one command without a shell's operators"),
+    ],
+)
+def test_check_takes_the_tests_of_a_cargo_build_alone(given: dict[str, Any], message: str, tmp_path: Path):
+    plugin = tmp_path / "tuned.so"
+    plugin.write_bytes(table_bytes([make_entry([1], np.zeros(0, np.uint64), np.zeros(0, bool))]))
+    with pytest.raises(UsageError, match=f"^{message}"):
+        check.run(check.Check(plugin=plugin, cargo="cargo build --release", **given))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
         ({"corpus": Path("c")}, "--level: needs --compile-commands; add that, or remove --level"),
         (
             {"built": BuildCommands(build=("true",))},

@@ -197,15 +197,19 @@ def test_cargo_with_the_plugin_makes_what_was_promised(major: int, tmp_path: Pat
     assert tune(package, place, "--continue", "--budget", "0s", "--test", "sh -c 'echo $PATH'") != 0
     assert "--test: expected the same exit code and output of" in re.sub(r"\s+", " ", capsys.readouterr().err)
     given = ("--cargo", "cargo build --release --offline", "--cargo-folder", str(package), "--least-kept", "1")
-    limits = ("--max-growth", "0", "--against", str(place / "tuned.json"), "--max-bytes")
+    limits = ("--test", "sh -c 'libtoy.so; echo done'", "--max-growth", "0", "--against", str(place / "tuned.json"))
     for most, code in ((small, 0), (small - 1, 1)):
         with pytest.raises(SystemExit) as ended:
-            main(["check", str(place / "tuned.so"), *given, *limits, str(most)])
+            main(["check", str(place / "tuned.so"), *given, *limits, "--max-bytes", str(most)])
         assert ended.value.code == code
         said = re.sub(r"\s+", " ", capsys.readouterr().out)
         assert "the build changes by -" in said
+        assert "passes with the plain programs and with the tuned ones, and prints the same" in said
         assert f"toy (cdylib) {plain:,} {small:,}" in said
         assert (f"toy (cdylib): {small:,} bytes, 1 more than --max-bytes {most:,}" in said) == bool(code)
+    with pytest.raises(SystemExit) as ended:
+        main(["check", str(place / "tuned.so"), *given, "--test", "sh -c 'echo $PATH'"])
+    assert "--test: expected the same exit code and output of" in re.sub(r"\s+", " ", capsys.readouterr().err)
     (entry,) = read_table(place / "tuned.so").entries
     assert entry.at_link
     *variables, cargo = re.split(r"(?<=\S) (?=cargo )", result_of(place)["flag"])

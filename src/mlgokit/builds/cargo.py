@@ -92,9 +92,11 @@ class CargoBuild:
         calls = [self.compiler.calls[module.name] for module in self.modules]
         wrapped = shlex.join(["mlgokit", "build", "--plugin", str(candidate.output), "--", *self.words])
         note = f"to build with the plugin in the same rustc calls, without editing files: {wrapped}"
-        return Proof(
-            flag=cargo_flag(self, calls, candidate.published), programs=programs, notes=(*_run_tests(self), note)
+        sides = [self.programs_folder / side for side in ("plain", "tuned")]
+        tests = self.run_tests(
+            f"no plugin was written, run it once with {sides[0]} first in PATH, and once with {sides[1]}"
         )
+        return Proof(flag=cargo_flag(self, calls, candidate.published), programs=programs, notes=(*tests, note))
 
     def link_programs(self, plugin: Path) -> tuple[TunedProgram, ...]:
         """Link the programs by rustc's own link, without and with the plugin, below ``programs_folder``.
@@ -123,6 +125,23 @@ class CargoBuild:
                 images.append(image)
             programs.append(TunedProgram(program=module.name, plain=images[0], tuned=images[1]))
         return tuple(programs)
+
+    def run_tests(self, remedy: str) -> Iterator[str]:
+        """Run the tests with the plain and with the tuned programs that were linked; yield a sentence for each.
+
+        Raises:
+            RejectedError: the two runs of a test differ, or one does not end in time.
+        """
+        for command in self.tests:
+            plain, tuned = (_run_test(self, command, side) for side in ("plain", "tuned"))
+            text = shlex.join(command)
+            if plain != tuned:
+                raise RejectedError(
+                    f"--test: expected the same exit code and output of `{text}` with the plain programs and the tuned "
+                    f"ones, found {_describe_run(plain)} and {_describe_run(tuned)}; {remedy}"
+                )
+            how = "passes" if plain[0] == 0 else f"ends with {plain[0]}"
+            yield f"`{text}` {how} with the plain programs and with the tuned ones, and prints the same"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,22 +262,6 @@ def cargo_flag(build: CargoBuild, calls: Sequence[RustcCall], plugin: Path) -> s
         for call in calls
     ]
     return " && ".join(lines)
-
-
-def _run_tests(build: CargoBuild) -> Iterator[str]:
-    """Run the tests with the plain and with the tuned programs; yield a sentence for each, or raise if they differ."""
-    for command in build.tests:
-        plain, tuned = (_run_test(build, command, side) for side in ("plain", "tuned"))
-        text = shlex.join(command)
-        if plain != tuned:
-            raise RejectedError(
-                f"--test: expected the same exit code and output of `{text}` with the plain programs and the tuned "
-                f"ones, found {_describe_run(plain)} and {_describe_run(tuned)}; no plugin was written, run it "
-                f"once with {build.programs_folder / 'plain'} first in PATH, and once with "
-                f"{build.programs_folder / 'tuned'}"
-            )
-        how = "passes" if plain[0] == 0 else f"ends with {plain[0]}"
-        yield f"`{text}` {how} with the plain programs and with the tuned ones, and prints the same"
 
 
 def _run_test(build: CargoBuild, command: Sequence[str], side: str) -> tuple[int, bytes]:

@@ -201,10 +201,10 @@ def _check_limits(config: Check) -> Mapping[str, int]:
         }
         if more := [option for option, is_given in given.items() if is_given]:
             raise UsageError(f"check: expected either --build or {more[0]}, found both; remove one")
-    elif config.built != NO_BUILD or ((has_bytes or has_growth) and config.cargo is None):
+    elif config.cargo is None and (config.built != NO_BUILD or has_bytes or has_growth):
         raise UsageError(
-            "check: --max-bytes and --max-growth need --build or --cargo, --test and the like --build; add the build "
-            "command"
+            "check: --max-bytes, --max-growth and --test need --build or --cargo, --program and the like --build; add "
+            "the build command"
         )
     if has_growth != (config.against is not None):
         raise UsageError("check: expected --max-growth and --against together, found one of them; add the other")
@@ -288,18 +288,28 @@ def _check_cargo(
                 "--corpus": config.corpus is not None,
                 "--level": config.level is not None,
                 **config.database.given,
+                "--program": bool(config.built.program),
+                "--clean": bool(config.built.clean),
                 "--sandbox on": config.compiler.sandbox == "on",
             }
         )
         check_rust_path(str(config.plugin), config.plugin)
-        request = CargoRequest(words=words, folder=config.cargo_folder, scratch=Path(scratch), compiler=config.compiler)
+        request = CargoRequest(
+            words=words,
+            folder=config.cargo_folder,
+            scratch=Path(scratch),
+            compiler=config.compiler,
+            tests=tuple(map(tuple, config.built.words("test"))),
+            test_seconds=60 * config.built.test_minutes,
+        )
         found = open_cargo(request, report=report)
         try:
             checked = compare(found.modules, found.compiler, left_out=found.left_out)
             programs = found.link_programs(config.plugin.resolve())
+            tests = tuple(found.run_tests("tune again"))
         finally:
             found.compiler.close()
-        return _with_programs(config, checked, TunedBuild(programs=programs, tests="", notes=(), line=""), earlier)
+        return _with_programs(config, checked, TunedBuild(programs=programs, tests="", notes=tests, line=""), earlier)
 
 
 def render(result: CheckResult, console: Console) -> None:
