@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from mlgokit import cli
+from mlgokit.builds.corpus import ANY_COMMANDS
 from mlgokit.cli import main
 from mlgokit.commands import settings
 from mlgokit.commands.advise import Advise
@@ -91,6 +92,12 @@ def test_the_command_line_wins(project: Path, monkeypatch: pytest.MonkeyPatch):
     assert called("tune", monkeypatch=monkeypatch).command == "./measure {output}"
     tune = called("tune", "--corpus", "c", "--objective", "image", monkeypatch=monkeypatch)
     assert (tune.command, tune.compiler.sandbox, tune.budget) == (None, "auto", "20s")
+    more = 'objective = "instructions"\nrun = "./app"\nheld-out = "./app 2"\nlevel = "Oz"\nbaseline = "clang"'
+    (project / "mlgokit.toml").write_text(TEXT.replace('budget = "20s"', more))
+    tune = called("tune", monkeypatch=monkeypatch)
+    assert (tune.run, tune.held_out, tune.level, tune.database.baseline) == (("./app",), ("./app 2",), "Oz", "clang")
+    tune = called("tune", "--build", "make", monkeypatch=monkeypatch)
+    assert (tune.run, tune.held_out, tune.level, tune.database) == ((), (), None, ANY_COMMANDS)
     check = called("check", "y.so", "--corpus=c", monkeypatch=monkeypatch)
     assert (check.plugin, check.built.build, check.program_bytes) == (Path("y.so"), (), ())
     check = called("check", "--program-bytes", "app=7", monkeypatch=monkeypatch)

@@ -30,7 +30,7 @@ _OF_SOURCES = frozenset(
     for name in (
         "build", "compile-commands", "corpus", "cargo", "test", "program", "clean", "build-folder", "cargo-folder",
         "max-bytes", "max-growth", "program-bytes", "program-growth", "against", "links", "link-command", "link-folder",
-        "command", "compressor", "replay-clang", "sandbox",
+        "command", "compressor", "replay-clang", "sandbox", "run", "held-out", "project", "level", "baseline", "target",
     )
 )  # fmt: skip
 """What a source on the command line stands in place of."""
