@@ -107,7 +107,11 @@ def test_the_command_line_wins(project: Path, monkeypatch: pytest.MonkeyPatch):
 def test_paths_are_those_of_the_file(project: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(project / "sub")
     tune = called("tune", monkeypatch=monkeypatch)
-    assert (tune.output, tune.built.build_folder) == (Path("../out/tuned.so"), Path(".."))
+    assert (tune.output, tune.folder, tune.built.build_folder) == (Path("../out/tuned.so"), Path("../tune"), Path(".."))
+    # With a source of its own, a call keeps what it makes where it is.
+    tune = called("tune", "--corpus", "c", monkeypatch=monkeypatch)
+    assert (tune.output, tune.folder) == (Path("../out/tuned.so"), Path("tune"))
+    assert called("tune", "--folder", "mine", monkeypatch=monkeypatch).folder == Path("mine")
     assert called("check", monkeypatch=monkeypatch).plugin == Path("../out/tuned.so")
 
 
@@ -118,6 +122,7 @@ def test_advise_has_them_too(project: Path, monkeypatch: pytest.MonkeyPatch):
     advise = called("advise", monkeypatch=monkeypatch)
     assert isinstance(advise, Advise)
     assert (advise.built.build, advise.built.test) == (("make clean", "make -j2"), ("make check",))
+    assert advise.folder == Path("../advice")
     assert (advise.built.build_folder, advise.seconds, advise.without) == (Path(".."), 5.0, ("lto", "strip"))
     advise = called("advise", "--cargo", "cargo build --release", monkeypatch=monkeypatch)
     assert (advise.built.build, advise.built.test, advise.seconds) == ((), (), 5.0)

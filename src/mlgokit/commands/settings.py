@@ -10,7 +10,7 @@ import os
 import shlex
 import stat
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -102,13 +102,25 @@ def add_settings(name: str, words: Sequence[str], settings: Settings) -> tuple[l
             added += [option.names[-1], *texts]
         else:
             added += [f"{option.names[-1]}={text}" for text in texts]
-    home = settings.file.parent
-    for option, place in COMMANDS[name].run_folders.items():
-        runs = any(word.startswith(f"{option}=") for word in added)
-        if runs and place not in given and not any(word.startswith(f"{place}=") for word in added):
-            added += [f"{place}={_from_here(home)}"] if home != Path.cwd() else []
+    if settings.file.parent != Path.cwd():
+        added += [*_places(name, given, added, settings.file.parent)]
     added = [*positional, *added]
     return [*added, *words], added
+
+
+def _places(name: str, given: AbstractSet[str], added: Sequence[str], home: Path) -> Iterator[str]:
+    """Words for where commands of the file run, and where what they make is kept, unless the call or the file says."""
+    command = COMMANDS[name]
+    names = {word.partition("=")[0] for word in added}
+    for option, place in command.run_folders.items():
+        if option in names and place not in given | names:
+            yield f"{place}={_from_here(home)}"
+    if names.isdisjoint(_SOURCES):
+        return
+    kept = {f"--{field}" for field in (command.folder, command.plugin)}
+    for option in options_of(command):
+        if option.names[-1] in kept - given - names:
+            yield f"{option.names[-1]}={_from_here(home / option.default)}"
 
 
 def say_settings(settings: Settings, added: Sequence[str]) -> str:
