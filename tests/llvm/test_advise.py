@@ -313,6 +313,10 @@ def test_cargo_with_the_lines_gives_what_was_said(toolchain: Toolchain, tmp_path
     assert (weigh_image(program).row.flash, program.stat().st_size) == promised(advice)
     again = advise(dataclasses.replace(config, folder=tmp_path / "second"))
     assert {row.name for row in again.flags if row.state == "already there"} >= set(advice.advised)
+    with (project / "Cargo.lock").open("a") as lock:
+        lock.write("# as after cargo update\n")
+    with pytest.raises(ReuseError, match="lock"):
+        advise(dataclasses.replace(config, folder=tmp_path / "second"))
 
 
 def test_a_script_that_cannot_run_twice_in_a_folder_is_run_from_the_sources(toolchain: Toolchain, tmp_path: Path):

@@ -21,7 +21,7 @@ from mlgokit.commands.options import NO_BUILD, Texts, WholeBuild, reject_with_ca
 from mlgokit.compiler.build_tree import files_below
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import UsageError
-from mlgokit.files import atomic_write
+from mlgokit.files import atomic_write, digest_file
 from mlgokit.flags.advise import AdviceOptions, advise_build
 from mlgokit.flags.cargo import CargoCommands, advise_cargo, cargo_settings
 from mlgokit.flags.page import advice_page
@@ -29,7 +29,7 @@ from mlgokit.flags.record import FlagAdvice
 from mlgokit.flags.reviewed import FLAGS, RUST_FLAGS
 from mlgokit.flags.search import check_names
 from mlgokit.locks import locked
-from mlgokit.manifest import check_manifest, digest_value, package_version, write_manifest
+from mlgokit.manifest import check_manifest, digest_value, package_version, read_config, write_manifest
 from mlgokit.pages.html import write_page
 from mlgokit.pages.terminal import print_page
 from mlgokit.progress import Report, say_nothing
@@ -146,6 +146,9 @@ def _claim(config: Advise, cargo: tuple[str, ...], toolchain: Toolchain) -> None
     inputs = {"flags": digest_value([FLAGS, RUST_FLAGS])}
     if config.cargo is not None:
         inputs["sources"] = _digest_crate(config.cargo_folder.resolve())
+        claim["lock"] = _digest_lock(
+            config.cargo_folder.resolve(), was_missing=read_config(config.folder).get("lock") == ""
+        )
         claim["environment"] = cargo_settings()
         versions["cargo"] = cargo_version(cargo, config.cargo_folder.resolve())
     if not check_manifest(config.folder, kind="advice", config=claim, toolchain=versions, inputs=inputs):
@@ -154,9 +157,15 @@ def _claim(config: Advise, cargo: tuple[str, ...], toolchain: Toolchain) -> None
 
 def _digest_crate(folder: Path) -> str:
     """Of what cargo compiles of a package, by the times of its files; what it has built is not looked at."""
-    kinds = {".rs", ".toml", ".c", ".h", ".cc", ".cpp"}
+    kinds = {".rs", ".toml", ".c", ".h", ".cc", ".cpp", ".cxx", ".hh", ".hpp", ".hxx", ".inc", ".s", ".S", ".asm"}
     paths = sorted(path for path in files_below(folder, without=folder / "target") if path.suffix in kinds)
     return digest_value([[path.relative_to(folder), *state_of(path)] for path in paths])
+
+
+def _digest_lock(folder: Path, *, was_missing: bool) -> str:
+    """Of the versions of what a package depends on; empty while it has no lock file, which the first build writes."""
+    lock = next((path for place in (folder, *folder.parents) if (path := place / "Cargo.lock").is_file()), None)
+    return "" if was_missing or lock is None else digest_file(lock)
 
 
 def render(result: FlagAdvice, console: Console) -> None:
