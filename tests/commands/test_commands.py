@@ -13,7 +13,7 @@ import pytest
 
 from mlgokit.builds import compilers
 from mlgokit.builds.compilers import CompilerOptions
-from mlgokit.commands import evaluate, trace, train
+from mlgokit.commands import evaluate, quickstart, trace, train
 from mlgokit.commands.corpus import fetch, info, split
 from mlgokit.compiler.compilation import Compilation, CompileStatus
 from mlgokit.compiler.compile import ClangCompiler
@@ -369,3 +369,9 @@ def test_training_passes_over_a_copy_under_another_name(corpus: Path):
     append_contents(corpus, contents)
 
     assert [one.name for one in training_modules(modules, known_contents(corpus, modules))] == ["d/e.o"]
+
+
+def test_a_quickstart_of_a_program_alone_is_refused(tmp_path: Path):
+    with pytest.raises(UsageError, match="quickstart: expected a project to learn from, found libsass alone, whose"):
+        quickstart.run(quickstart.Quickstart(folder=tmp_path / "run", projects=("libsass",)))
+    assert not (tmp_path / "run").exists()

@@ -48,6 +48,7 @@ from mlgokit.pages.terminal import print_page
 from mlgokit.policy.importance import importance_parts
 from mlgokit.policy.pretrained import SHIPPED, policy_files
 from mlgokit.policy.store import load_policy
+from mlgokit.policy.targets import join_names
 from mlgokit.progress import Report, say_nothing
 
 Value = TypeVar("Value")
@@ -115,7 +116,14 @@ def run(config: Quickstart, *, report: Report = say_nothing) -> FinishedRun:
 
     Raises:
         BusyError: another process works in the folder.
+        UsageError: there is no project to learn from.
     """
+    projects = choose_projects(config.manifest, config.projects)
+    if all(project.program is not None for project in projects):
+        raise UsageError(
+            f"quickstart: expected a project to learn from, found {join_names(one.name for one in projects)} alone, "
+            "whose program is what the policy is tried on; name another one, too"
+        )
     with locked(config.folder):
         return _run_unless_finished(config, report)
 
