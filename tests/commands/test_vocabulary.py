@@ -121,6 +121,23 @@ def test_importance_is_written_with_a_picture(traces: Path, tmp_path: Path):
     assert "callee_users" in (tmp_path / "out.html").read_text()
 
 
+def test_observations_are_drawn_from_all_logs_alike(tmp_path: Path):
+    """With more logs than are kept in memory; all that decides is in the first half of them."""
+    traces = tmp_path / "logs"
+    traces.mkdir()
+    rng = np.random.default_rng(3)
+    for number in range(30):
+        write_log(traces / f"{number:02}.log", log_of(rng.integers(0, 1000, (200, 2)) * (number < 15)))
+    save_policy(policy_for(("caller_users", "callee_users")), tmp_path / "x.policy")
+    importance.run(
+        importance.Importance(
+            policy=tmp_path / "x.policy", traces=traces, output=tmp_path / "out.json", observations=20, orders=2
+        )
+    )
+    found = json.loads((tmp_path / "out.json").read_text())
+    assert found["features"]["callee_users"]["changed"] > 0.1
+
+
 def test_a_policy_for_other_features_and_bad_numbers_are_said(traces: Path, tmp_path: Path):
     save_policy(policy_for(("nobody",)), tmp_path / "x.policy")
     with pytest.raises(UsageError, match="inline-size: expected a feature 'nobody' from the compiler, found none"):

@@ -120,16 +120,21 @@ def importance_of(policy: Policy, config: Importance, *, report: Report = say_no
     check_explained(policy)
     rng = np.random.default_rng(config.seed)
     parts: list[Questions] = []
+    share = 1.0
     with reading(config.traces):
         for log in trace_logs(config.traces, report=report, label="read traces"):
             if not log.observation_count:
                 continue
             values = feature_rows(problem, log, policy.features)
             mask = None if problem.mask is None else log.columns[problem.mask].reshape(len(values), -1) != 0
-            keep = slice(None) if mask is None else mask.any(axis=1)
+            keep = np.ones(len(values), bool) if mask is None else mask.any(axis=1)
+            if share < 1:
+                keep &= rng.random(len(values)) < share
             parts.append(Questions(values=values[keep], mask=None if mask is None else mask[keep]))
-            if sum(map(len, parts)) > 50 * config.observations:
-                parts = [draw_questions(parts, 25 * config.observations, rng)]
+            if (count := sum(map(len, parts))) > 50 * config.observations:
+                # Of later logs the same share is kept, so that no log counts more than another.
+                drawn = 25 * config.observations
+                parts, share = [draw_questions(parts, drawn, rng)], share * drawn / count
     if not parts:
         raise UsageError(
             f"traces {config.traces}: expected observations of {problem.name}, found none; run `mlgokit trace` for "
