@@ -216,6 +216,10 @@ def test_a_report_is_made_of_the_json(tmp_path: Path) -> None:
         InputError, match=r"expected format 'mlgokit evaluation', .*'mlgokit run', .*found 'else'; give the JSON"
     ):
         report.run(report.MakeReport(result=tmp_path / "other.json"))
+    for text in ('{"format": []}', (tmp_path / "e.json").read_text().replace("1000", "1" * 400)):
+        (tmp_path / "damaged.json").write_text(text)
+        with pytest.raises(InputError, match=r"expected a result as mlgokit wrote it, found a damaged one \("):
+            report.run(report.MakeReport(result=tmp_path / "damaged.json"))
     with pytest.raises(InputError, match="expected the JSON of a result"):
         report.run(report.MakeReport(result=tmp_path / "none.json"))
     with pytest.raises(UsageError, match=r"expected a name ending in .json, found out.html"):

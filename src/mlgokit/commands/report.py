@@ -68,8 +68,13 @@ def run(config: MakeReport, *, report: Report = say_nothing) -> dict[str, Any]:
     """
     report(0, 1, "read")
     value: object = read_json(config.result, expected="the JSON of a result", remedy="make it again")
-    page = _page_of(config, value, report)
-    written = write_page(page, config.output or config.result)
+    try:
+        written = write_page(_page_of(config, value, report), config.output or config.result)
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        raise InputError(
+            f"{config.result}: expected a result as mlgokit wrote it, found a damaged one ({error!r:.200}); make it "
+            "again"
+        ) from error
     return {"html": str(written), "markdown": str(written.with_suffix(".md"))}
 
 
