@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from mlgokit.commands import export
 from mlgokit.commands.export_policy import ExportPolicy, render, run
 from mlgokit.errors import UsageError
+from mlgokit.export.plugin import ExportedPlugin
 from mlgokit.policy.pretrained import policy_file
 from mlgokit.policy.store import load_policy, policy_bytes, save_policy
 
@@ -55,3 +57,16 @@ def test_what_cannot_be_joined_is_refused(tmp_path: Path, policies: tuple[str, .
     with pytest.raises(UsageError, match=message):
         run(ExportPolicy(policies=tuple(map(Path, policies)), output=tmp_path / "joined.policy"))
     assert not (tmp_path / "joined.policy").exists()
+
+
+def test_the_option_of_an_exported_plugin_is_quoted_for_a_shell():
+    exported = ExportedPlugin(
+        plugin="my policy.so",
+        versioned="/my work/policy-1.plugin",
+        size_bytes=7,
+        flag="-fpass-plugin=/my work/policy-1.plugin",
+        targets={"inline-size": ("x86_64",)},
+    )
+    out = io.StringIO()
+    export.render(exported, Console(file=out, width=200))
+    assert out.getvalue().splitlines()[-1] == "add to the build: '-fpass-plugin=/my work/policy-1.plugin'"

@@ -253,12 +253,13 @@ def test_a_choice_by_a_draw_is_what_is_not_drawn():
 
 def test_the_command_writes_a_policy_and_compares(models: ModuleType, rng: np.random.Generator, tmp_path: Path):
     (tmp_path / "model.tflite").write_bytes(graph_bytes(small_model(models, rng)))
-    output = tmp_path / "imported.policy"
+    output = tmp_path / "my own.policy"
 
     found = run(ImportPolicy(model=tmp_path, output=output, compare=10))
 
     assert load_policy(output).problem == found["problem"] == "inline-size"
     assert (found["observations_compared"], found["decisions_differing"]) == (10, 0)
+    assert found["next"] == f"mlgokit export plugin '{output}'"
     with pytest.raises(InputError, match=r"model .*none: expected a readable file, found: No such file"):
         run(ImportPolicy(model=tmp_path / "none"))
     with pytest.raises(UsageError, match="--compare: expected 0 or more observations, found -1"):

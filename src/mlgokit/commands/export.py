@@ -1,5 +1,6 @@
 """The command that links policies into a plugin."""
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -39,7 +40,7 @@ def render(exported: ExportedPlugin, out: Console) -> None:
     for problem, architectures in exported.targets.items():
         say(out, f"{problem}: for {', '.join(architectures)}")
     say(out, f"plugin: {exported.plugin}, a link to {exported.versioned} ({exported.size_bytes:,} bytes)")
-    say(out, f"add to the build: {exported.flag}")
+    say(out, f"add to the build: {shlex.quote(exported.flag)}")
 
 
 def run(config: Export, *, report: Report = say_nothing) -> ExportedPlugin:  # noqa: ARG001  (all commands take one)

@@ -1,6 +1,7 @@
 """The command that converts a TFLite model to a policy file."""
 
 import dataclasses
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -73,5 +74,5 @@ def run(config: ImportPolicy, *, report: Report = say_nothing) -> dict[str, Any]
         "largest_input_error": read.error,
         "observations_compared": compared.observations,
         "decisions_differing": compared.differing,
-        "next": f"mlgokit export plugin {config.output}",
+        "next": shlex.join(["mlgokit", "export", "plugin", str(config.output)]),
     }
