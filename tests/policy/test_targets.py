@@ -40,6 +40,10 @@ def test_a_triple_names_one_architecture(triple: str, name: str):
 def test_an_unknown_architecture_is_refused(targets: tuple[str, ...], sentence: str):
     with pytest.raises(UsageError, match=f"^--targets: expected names of architectures, .*{sentence}$"):
         check_targets(targets)
+    with pytest.raises(
+        UsageError, match=r"^--targets: expected each architecture once, found arm twice; leave one out$"
+    ):
+        check_targets(("arm", "x86_64", "arm"))
 
 
 def test_a_policy_says_which_modules_it_leaves_alone():

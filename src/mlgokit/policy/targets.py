@@ -37,8 +37,10 @@ def check_targets(targets: Sequence[str]) -> None:
     """Check that names are LLVM's names of architectures.
 
     Raises:
-        UsageError: the list is empty, or a name is a triple or an alias.
+        UsageError: the list is empty, has a name twice, or one that is a triple or an alias.
     """
+    if twice := [name for name, count in Counter(targets).items() if count > 1]:
+        raise UsageError(f"--targets: expected each architecture once, found {twice[0]} twice; leave one out")
     wrong = next((name for name in targets if architecture_of(name) != name or not name.isidentifier()), None)
     if wrong is not None or not targets:
         known = f"; LLVM calls it {known}" if wrong and (known := architecture_of(wrong)) not in ("", wrong) else ""
