@@ -220,6 +220,14 @@ def test_an_interrupt_says_what_to_do(capsys: pytest.CaptureFixture[str], monkey
     )
 
 
+def test_an_interrupt_promises_nothing_of_a_command_that_keeps_nothing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    replace_run(monkeypatch, "evaluate", raising(KeyboardInterrupt()))
+    assert ended("evaluate", "--plain") == 130
+    assert capsys.readouterr() == ("", "mlgokit: interrupted\n")
+
+
 def test_a_search_is_gone_on_with_if_that_is_said(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
     again = "run the same command again"
     for words, expected in (((), f"{again} with --continue"), (("--continue",), again)):

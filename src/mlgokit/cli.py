@@ -94,8 +94,10 @@ def run(configuration: Any, *, as_json: bool = False) -> int:
             code = _run_and_print(configuration, as_json=as_json)
         sys.stdout.flush()
     except KeyboardInterrupt:
-        text = _add_continue(configuration, "finished work is kept; run the same command again to resume")
-        errors.print(f"mlgokit: interrupted; {text}")
+        command = find_command(configuration)
+        keeps = bool(command.folder) or "folder" in command.folders
+        sentence = f"interrupted; finished work is kept; {_AGAIN} to resume" if keeps else "interrupted"
+        errors.print(f"mlgokit: {_add_continue(configuration, sentence)}")
         return INTERRUPTED
     except MlgokitError as error:
         return _fail(errors, _add_continue(configuration, str(error)), error.exit_code)
