@@ -70,7 +70,7 @@ CTEST = ["ctest --test-dir build-mlgokit --output-on-failure"]
         ),
         (
             {"Makefile": MAKE},
-            {"build": ["make clean", "make -j4 'CFLAGS=-Os -Wall'"], "test": ["make test 'CFLAGS=-Os -Wall'"]},
+            {"build": ["make -i clean", "make -j4 'CFLAGS=-Os -Wall'"], "test": ["make test 'CFLAGS=-Os -Wall'"]},
         ),
         (
             {"makefile": "CFLAGS ?= -g\n#CFLAGS += -O2\nCFLAGS+=-O3 -std=c11\nall: a\n"},

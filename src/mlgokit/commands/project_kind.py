@@ -206,7 +206,8 @@ def _make(folder: Path, jobs: int) -> ProjectKind | None:
     test = next((one for one in ("check", "test") if one in targets), None)
     return ProjectKind(
         name=f"Make ({name})",
-        build=(*(("make clean",) if "clean" in targets else ()), f"make -j{jobs}{words}"),
+        # Many a clean fails where there is nothing to remove, as in a fresh checkout.
+        build=(*(("make -i clean",) if "clean" in targets else ()), f"make -j{jobs}{words}"),
         test=() if test is None else (f"make {test}{words}",),
         programs=("make",),
         notes=()
