@@ -3,6 +3,7 @@ import io
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -182,6 +183,16 @@ def test_strict_fails_for_whatever_no_longer_applies():
     for stale in ({"kept": 4}, {"passes": 1}, {"allocations": 1}, {"failures": {"a.o": "no"}}):
         found = dataclasses.replace(fresh, **stale)
         assert (exit_code(config, found), exit_code(dataclasses.replace(config, strict=False), found)) == (1, 0)
+
+
+def test_a_limit_of_a_program_names_it_by_path_or_by_name():
+    built = built_of(**{"out/app": 900, "out/tests/app": 900})
+    given: dict[str, Any] = {"max_bytes": None, "max_growth": None, "earlier": {"out/app": 800}}
+    found = find_violations(built, bytes_of={"app": 899, "out/tests/app": 900}, growth_of={"app": 20.0}, **given)
+    assert found == ("out/app: 900 bytes, 1 more than --max-bytes 899",)
+    assert find_violations(built, bytes_of={"ap": 899}, **given) == (
+        "ap: has a limit, and today's build does not link it",
+    )
 
 
 def test_find_violations_their_limits_are_named():

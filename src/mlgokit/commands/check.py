@@ -74,9 +74,9 @@ class Check:
     """Percentage by which a program may have grown since the result that --against names, such as 0.5; above it, the
     exit code is 1."""
     program_bytes: Texts = ()
-    """Limit of one program in bytes, in place of --max-bytes, as in --program-bytes app=50000."""
+    """Limit of one program, by path or name, in bytes, in place of --max-bytes, as in --program-bytes app=50000."""
     program_growth: Texts = ()
-    """Limit of one program in percent, in place of --max-growth, as in --program-growth app=1.5."""
+    """Limit of one program, by path or name, in percent, in place of --max-growth, as in --program-growth app=1.5."""
     strict: Annotated[bool, Basic.LIMITS] = False
     """Exit code 1 also if any decision of the plugin no longer applies, or a module does not compile."""
     against: Annotated[Path | None, Basic.LIMITS] = None

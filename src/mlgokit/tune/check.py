@@ -281,13 +281,17 @@ def find_violations(
         max_bytes: maximum bytes of a program; ``None`` for no maximum.
         max_growth: percentage by which a program may be larger than before; ``None`` for no limit.
         earlier: bytes of the programs before, by program.
-        bytes_of: programs with a limit of their own in place of ``max_bytes``.
-        growth_of: programs with a limit of their own in place of ``max_growth``.
+        bytes_of: programs with a limit of their own in place of ``max_bytes``, by path or name.
+        growth_of: programs with a limit of their own in place of ``max_growth``, by path or name.
     """
     found: list[str] = []
+    names = {one.program for one in built.programs}
+    known = names | {Path(name).name for name in names}
     for one in built.programs:
         size, before = one.tuned.image, earlier.get(one.program)
-        most, growth = bytes_of.get(one.program, max_bytes), growth_of.get(one.program, max_growth)
+        name = Path(one.program).name
+        most = bytes_of.get(one.program, bytes_of.get(name, max_bytes))
+        growth = growth_of.get(one.program, growth_of.get(name, max_growth))
         if one.tuned.status != LINKED:
             found.append(f"{one.program}: expected an image with the plugin, found none: {one.tuned.reason}")
         elif most is not None and size > most:
@@ -297,8 +301,7 @@ def find_violations(
                 f"{one.program}: {size:,} bytes, {100 * (size / before - 1) if before else 100:.2f} % more than the "
                 f"{before:,} of --against; --max-growth is {growth:g} %"
             )
-    names = {one.program for one in built.programs}
-    unknown = sorted({*bytes_of, *growth_of} - names)
+    unknown = sorted({*bytes_of, *growth_of} - known)
     found += [f"{name}: has a limit, and today's build does not link it" for name in unknown]
     found += [f"{name}: today's build does not link it, and --against has it" for name in earlier if name not in names]
     return tuple(found)
