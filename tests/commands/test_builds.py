@@ -89,11 +89,13 @@ def test_a_build_that_gives_nothing(
 ):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.c").touch()
+    (tmp_path / "c.json").write_text("what CMake or an earlier call wrote")
     with pytest.raises(CorpusError) as caught:
         record.record_build(
             ("sh", "-c", script), database=tmp_path / "c.json", toolchain=clang, timeout_seconds=seconds
         )
     assert str(caught.value).startswith(message)
+    assert (tmp_path / "c.json").read_text() == "what CMake or an earlier call wrote"
 
 
 @pytest.mark.parametrize(

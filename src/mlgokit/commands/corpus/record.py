@@ -129,18 +129,18 @@ def record_build(
             keeps_sources=True,
         )
         project = project_calls(build, tree)
+        # What was recorded before stays unless there is something to put in its place.
+        if build.reason:
+            raise CorpusError(
+                f"record: expected the build to succeed, found that it failed after {project.compilations} recorded "
+                f"compilations: {build.reason}; correct the build"
+            )
+        passed = [one for one in find_unseen_objects(tree, build, before=before) if one.is_new]
+        if not project.compilations:
+            raise _nothing_compiled(command, passed)
         written = write_database(project.calls, database, kept=database.with_suffix(".kept"))
-    if build.reason:
-        raise CorpusError(
-            f"record: expected the build to succeed, found that it failed after {written.entries} recorded "
-            f"compilations: {build.reason}; correct the build"
-        )
-    passed = [one for one in find_unseen_objects(tree, build, before=before) if one.is_new]
     if not written.entries:
-        raise CorpusError(
-            f"{shlex.join(command)}: expected a build that compiles, found "
-            f"{_describe_unseen(passed) or 'that it called no compiler'}; clean the build folder first"
-        )
+        raise _nothing_compiled(command, passed)
     left_out = (*project.left_out, *written.left_out)
     return {
         "seen": project.seen,
@@ -149,6 +149,13 @@ def record_build(
         **({"left_out": group_by_reason(left_out)} if left_out else {}),
         **({"passed_by": _describe_unseen(passed)} if passed else {}),
     }
+
+
+def _nothing_compiled(command: Sequence[str], passed: Sequence[UnseenObject]) -> CorpusError:
+    return CorpusError(
+        f"{shlex.join(command)}: expected a build that compiles, found "
+        f"{_describe_unseen(passed) or 'that it called no compiler'}; clean the build folder first"
+    )
 
 
 def _describe_unseen(objects: Sequence[UnseenObject]) -> str:
