@@ -119,6 +119,14 @@ ALL = "All options: mlgokit"
         ("build -- make", "mlgokit build: expected --plugin PATH, found none", f"{ALL} build --help"),
         ("advise --seconds", "mlgokit advise: --seconds: expected a value, found none", f"{ALL} advise --help"),
         (
+            "evaluate --options -O2 --build make",
+            (
+                "mlgokit evaluate: --options: expected a value, found none; write one that begins with a dash as "
+                "--options=-x"
+            ),
+            f"{ALL} evaluate --help",
+        ),
+        (
             "advise --seconds --llvm 9",
             "mlgokit advise: --seconds: expected a value, found none",
             f"{ALL} advise --help",

@@ -1,10 +1,12 @@
 """The words of a call by the options of its command: what they give, and the first that its option cannot take."""
 
 import difflib
+import re
 from collections.abc import Iterator, Sequence
 
 from mlgokit.commands.declared_options import Option
 
+_NEGATIVE = re.compile(r"-\d+|-\d*\.\d+")
 _NUMBERS = {"INT": (int, "a whole number"), "FLOAT": (float, "a number")}
 
 
@@ -63,7 +65,13 @@ def _count_values(option: Option, rest: Sequence[str], by_name: dict[str, Option
         return 0
     if option.takes_many:
         return next((number for number, word in enumerate(rest) if word.startswith("-")), len(rest))
-    return int(bool(rest) and _as_declared(rest[0].partition("=")[0]) not in by_name)
+    return int(bool(rest) and not _is_option(rest[0], by_name))
+
+
+def _is_option(word: str, by_name: dict[str, Option]) -> bool:
+    """Whether argparse takes a word for an option, where a value may be."""
+    looks_like_one = word.startswith("-") and word != "-" and " " not in word and not _NEGATIVE.fullmatch(word)
+    return looks_like_one or _as_declared(word.partition("=")[0]) in by_name
 
 
 def _find_wrong_value(option: Option, values: Sequence[str]) -> str:
@@ -71,7 +79,8 @@ def _find_wrong_value(option: Option, values: Sequence[str]) -> str:
     if not option.value:
         return ""
     if not values and not option.takes_many:
-        return "expected a value, found none"
+        hint = f"; write one that begins with a dash as {option.names[-1]}=-x" * (option.value == "STR")
+        return f"expected a value, found none{hint}"
     choices = option.value[1:-1].split(",") if option.value.startswith("{") else []
     for value in values:
         if value == "None":
