@@ -132,6 +132,12 @@ ALL = "All options: mlgokit"
             f"{ALL} advise --help",
         ),
         ("advise --seconds=5s", "mlgokit advise: --seconds: expected a number, found 5s", f"{ALL} advise --help"),
+        (
+            "tune --search.seed -1",
+            "mlgokit tune: --search.seed: expected a whole number of at least 0, found -1",
+            f"{ALL} tune --help",
+        ),
+        ("advise --seconds nan", "mlgokit advise: --seconds: expected a number, found nan", f"{ALL} advise --help"),
         ("tune --workers 1.5", "mlgokit tune: --workers: expected a whole number, found 1.5", f"{ALL} tune --help"),
         (
             "completion fsh",

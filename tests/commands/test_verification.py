@@ -35,6 +35,11 @@ def test_verifying_needs_one_thing_to_compare_with(named: dict[str, Any], found:
         verify.run(verify.Verify(**named))
 
 
+def test_at_least_one_module_is_compared():
+    with pytest.raises(UsageError, match="--most: expected at least 1, found -1; give more"):
+        verify.run(verify.Verify(objects=Path("objects"), most=-1))
+
+
 def test_changes_are_refused_before_anything_is_read():
     changes = OptionChanges(add_options=("-O2",), replace_options=("-O3",))
     configs: list[tuple[Callable[..., object], object]] = [

@@ -1,6 +1,7 @@
 """The words of a call by the options of its command: what they give, and the first that its option cannot take."""
 
 import difflib
+import math
 import re
 from collections.abc import Iterator, Sequence
 
@@ -90,10 +91,19 @@ def _find_wrong_value(option: Option, values: Sequence[str]) -> str:
             near = difflib.get_close_matches(value, choices, n=1)
             ends = f"; did you mean {near[0]}?" if near else ends
             return f"expected one of {', '.join(choices)}, found {value}{ends}"
-        if option.value in _NUMBERS:
-            convert, expected = _NUMBERS[option.value]
-            try:
-                convert(value)
-            except ValueError:
-                return f"expected {expected}, found {value}"
+        if option.value in _NUMBERS and (wrong := _find_wrong_number(option, value)):
+            return wrong
     return ""
+
+
+def _find_wrong_number(option: Option, value: str) -> str:
+    """Say what number an option expects, and what it was given; empty if that will do."""
+    convert, expected = _NUMBERS[option.value]
+    try:
+        number = convert(value)
+    except ValueError:
+        return f"expected {expected}, found {value}"
+    # numpy's generators take no negative seeds.
+    if option.names[-1].endswith("seed") and number < 0:
+        return f"expected {expected} of at least 0, found {value}"
+    return f"expected {expected}, found {value}" if isinstance(number, float) and math.isnan(number) else ""

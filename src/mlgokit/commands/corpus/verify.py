@@ -61,6 +61,8 @@ def run(config: Verify, *, report: Report = say_nothing) -> VerifyResult:
             "verify: expected one of --objects, --compile-commands and --sources, found "
             f"{' and '.join(named) or 'none'}; give exactly one"
         )
+    if config.most < 1:
+        raise UsageError(f"--most: expected at least 1, found {config.most}; give more")
     with reading(config.corpus):
         return _verify(config, report)
 
