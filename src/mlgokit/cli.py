@@ -5,7 +5,9 @@ Help, the version and typos are answered before anything is imported that a comm
 
 import errno
 import os
+import signal
 import sys
+import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, cast
@@ -39,6 +41,9 @@ _OLD_PREFIXES = ("--effects.", "--cloning.", "--training.")
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of ``mlgokit``; ends the process with an exit code that means something (see ``errors.py``)."""
+    if threading.current_thread() is threading.main_thread():
+        # As Ctrl-C does: what runs for us, such as a build, ends with us, and temporary files go.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words[:1] == ["help"]:
         words = [*words[1:], "--help"]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -216,3 +217,16 @@ def test_what_goes_past_a_recording_is_named(project: Path, toolchain: Toolchain
 
     assert (found["seen"], found["commands"]) == (1, 1)
     assert str(found["passed_by"]).startswith(f"1 new object, such as {project}/past.o by ")
+
+
+def test_a_build_ends_with_a_command_that_is_terminated(project: Path, toolchain: Toolchain):
+    call = ["corpus", "record", "--llvm", str(toolchain.major), "--", "sh", "-c"]
+    program = "import sys; from mlgokit.cli import main; main(sys.argv[1:])"
+    words = [sys.executable, "-c", program, *call, "(echo ready; sleep 9; echo late) & wait"]
+    with subprocess.Popen(words, cwd=project, stderr=subprocess.PIPE, text=True) as running:
+        assert running.stderr is not None
+        assert running.stderr.readline() == "ready\n"
+        running.terminate()
+        # It is read to the end once nothing of the build can write any more.
+        assert running.stderr.read() == "mlgokit: interrupted\n"
+    assert running.returncode == 130
