@@ -42,8 +42,10 @@ _OLD_PREFIXES = ("--effects.", "--cloning.", "--training.")
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of ``mlgokit``; ends the process with an exit code that means something (see ``errors.py``)."""
     if threading.current_thread() is threading.main_thread():
-        # As Ctrl-C does: what runs for us, such as a build, ends with us, and temporary files go.
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            # As Ctrl-C does: what runs for us, such as a build, ends with us, and temporary files go.
+            if signal.getsignal(number) is signal.SIG_DFL:
+                signal.signal(number, signal.default_int_handler)
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words[:1] == ["help"]:
         words = [*words[1:], "--help"]

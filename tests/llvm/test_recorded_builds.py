@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -219,14 +220,15 @@ def test_what_goes_past_a_recording_is_named(project: Path, toolchain: Toolchain
     assert str(found["passed_by"]).startswith(f"1 new object, such as {project}/past.o by ")
 
 
-def test_a_build_ends_with_a_command_that_is_terminated(project: Path, toolchain: Toolchain):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_build_ends_with_a_command_that_is_terminated(project: Path, toolchain: Toolchain, number: signal.Signals):
     call = ["corpus", "record", "--llvm", str(toolchain.major), "--", "sh", "-c"]
     program = "import sys; from mlgokit.cli import main; main(sys.argv[1:])"
     words = [sys.executable, "-c", program, *call, "(echo ready; sleep 9; echo late) & wait"]
     with subprocess.Popen(words, cwd=project, stderr=subprocess.PIPE, text=True) as running:
         assert running.stderr is not None
         assert running.stderr.readline() == "ready\n"
-        running.terminate()
+        running.send_signal(number)
         # It is read to the end once nothing of the build can write any more.
         assert running.stderr.read() == "mlgokit: interrupted\n"
     assert running.returncode == 130
