@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mlgokit.bench.callgrind import Callgrind
 from mlgokit.builds.images import LINKED, BuiltImage
 from mlgokit.builds.lines import format_plugin_line
 from mlgokit.builds.recorded import RecordedBuild, TunedBuild, TunedProgram, record_plain
@@ -14,6 +15,7 @@ from mlgokit.builds.site import BuildCommands, BuildSite
 from mlgokit.commands import check
 from mlgokit.commands.tune import run
 from mlgokit.commands.tune_options import Tune
+from mlgokit.commands.tune_runs import count_command
 from mlgokit.corpus.importers.recorded import RecordedLink
 from mlgokit.errors import InputError, ReuseError, UsageError
 from mlgokit.pages.terminal import print_page
@@ -258,3 +260,9 @@ def test_a_tuned_build_is_shown_with_its_programs_and_tests():
         assert sentence in out.getvalue()
     assert out.getvalue().endswith("Add to the build: to make: X\n")
     assert tuned.to_json()["built"]["programs"][0]["tuned"]["image"] == 1900
+
+
+def test_a_run_that_fails_may_be_one_that_is_held_out(tmp_path: Path):
+    callgrind = Callgrind(valgrind="false", version="valgrind")
+    with pytest.raises(UsageError, match=r"^--run or --held-out: expected `\./gone` to run a program of the build"):
+        count_command("./gone", callgrind=callgrind, tree=tmp_path, scratch=tmp_path, seconds=9.0)

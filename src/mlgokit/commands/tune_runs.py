@@ -70,7 +70,7 @@ def count_command(command: str, *, callgrind: Callgrind, tree: Path, scratch: Pa
         UsageError: the command fails, or runs no program of the build.
     """
     execution = Execution(
-        argv=command_in(option_words(command, "--run"), tree),
+        argv=command_in(option_words(command, "--run or --held-out"), tree),
         folder=tree,
         environment=clean_environment(),
         own=tree,
@@ -79,7 +79,7 @@ def count_command(command: str, *, callgrind: Callgrind, tree: Path, scratch: Pa
     counted = callgrind.count(execution, scratch)
     if counted.reason:
         raise UsageError(
-            f"--run: expected `{command}` to run a program of the build, found: {counted.reason}; "
+            f"--run or --held-out: expected `{command}` to run a program of the build, found: {counted.reason}; "
             "correct it, and try it by hand in a built folder"
         )
     return read_costs(sorted(scratch.glob("profile.*")), tree)
