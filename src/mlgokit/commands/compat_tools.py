@@ -122,7 +122,7 @@ def _read_flags(name: str, tool: Tool, words: Sequence[str]) -> dict[str, tuple[
         if not word.startswith("-") or flag not in tool.known:
             raise UsageError(
                 f"compat {name}: expected one of the flags --{', --'.join(tool.known)}, found {word!r:.200}; leave it "
-                "out, or use mlgokit's own command, which is printed"
+                "out, or put an option of mlgokit's own command behind --"
             )
         if not equals and flag not in _BOOLEAN:
             if not rest:
