@@ -309,11 +309,11 @@ def _sum_table(tuned: Tuned) -> Table:
             add(f"The same by {tuned.shipped.name}", tuned.plain_bytes, tuned.shipped.bytes)
         for what, before, after, functions in _shares(tuned):
             add(f"Of that by {what}", before, after, functions)
-    plain, linked = tuned.plain_link, tuned.tuned_link
-    if plain is not None and linked is not None and plain.status is linked.status is LinkStatus.LINKED:
+    plain, linked, judged = tuned.plain_link, tuned.tuned_link, tuned.judged
+    # All modules linked as one library say nothing where the user's own links were made.
+    if judged is None and plain and linked and plain.status is linked.status is LinkStatus.LINKED:
         add("Linked image", plain.image, linked.image)
         add("Linked .text", plain.text, linked.text)
-    judged = tuned.judged
     if judged is not None and judged.before is not None and judged.after is not None:
         add("By the objective", judged.before, judged.after)
     return Table(
