@@ -132,9 +132,9 @@ def test_passes_of_the_optimizer_are_tried_in_many_functions_and_told_apart(
     assert listed.changes is not None
     plain = int(listed.measured.function_bytes.sum())
 
-    found = try_optimizer(compiler, modules[0], asked, objective=Objective.LINK_AWARE, rounds=3, seed=1)
+    found = try_optimizer(compiler, modules[0], asked, objective=Objective.LINK_AWARE, rounds=6, seed=1)
 
-    assert (found.reason, found.compilations) == ("", 4)
+    assert (found.reason, found.compilations) == ("", 7)
     assert len(found.change) == found.trials > 10
     assert np.count_nonzero(found.change) > 3
     rows = {one.values[row].tobytes(): (one.name, place) for one in asked for row, place in enumerate(one.passes)}

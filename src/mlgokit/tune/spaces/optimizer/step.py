@@ -8,7 +8,7 @@ are compiled with the composed build, which is kept if all together became small
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,6 +29,10 @@ from mlgokit.tune.spaces.optimizer.state import PassBuild, PassModule
 
 MOST_MOVES = 256
 """Maximum number of moves in one compilation."""
+_LOOP_REDUCE = pass_number("loop-reduce")
+_LEAST_SAVED = 0.02
+"""Part of a function's bytes that loop strength reduction has to cost to be left out: passes of the code generator,
+which are left out later, often save more in its code."""
 _EVERY = 1.5
 """Guess of how many times more it saves to leave out every run of a pass than to leave out one run."""
 _ROUNDING = 1e-6
@@ -288,8 +292,8 @@ def _compare_builds(
     if account.objective is Objective.EXECUTED:
         slow = (*slow, *_doubtful_functions(explored.done, unit.executed))
     compared = compare(
-        _with_moves(unit, account, moves, base.done),
-        _with_moves(unit, account, moves, explored.done, made=True),
+        _with_moves(unit, account, moves, base.done, left_out=base.left_out),
+        _with_moves(unit, account, moves, explored.done, left_out=explored.left_out, made=True),
         forbidden=function_ids(slow),
     )
     return compared, moves
@@ -357,10 +361,13 @@ def _with_moves(
     moves: Sequence[LeftOut],
     build: Compilation,
     *,
+    left_out: Collection[LeftOut] = (),
     made: bool = False,
 ) -> ScoredBuild:
     """A build for credit assignment; after the inliner's decisions, each move is one of its function about itself."""
     functions, scores, _ = account.functions(unit.module.name, build.measured)
+    changed = {key for key, number, _ in left_out if number == _LOOP_REDUCE}
+    scores = scores * [1 + _LEAST_SAVED * (unit.keys.get(name) in changed) for name in functions]
     of = {key: function_id(name) for name, key in unit.keys.items()}
     ids = np.array([of[key] for key, _, _ in moves], np.int64)
     return append_changes(make_scored_build(build, functions, scores), ids, made=made)
