@@ -101,6 +101,9 @@ def run(configuration: Any, *, as_json: bool = False) -> int:
             code = _run_and_print(configuration, as_json=as_json)
         sys.stdout.flush()
     except KeyboardInterrupt:
+        from mlgokit.compiler.process import kill_children
+
+        kill_children()
         command = find_command(configuration)
         keeps = bool(command.folder) or "folder" in command.folders
         sentence = f"interrupted; finished work is kept; {_AGAIN} to resume" if keeps else "interrupted"

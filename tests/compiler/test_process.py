@@ -294,3 +294,19 @@ def test_a_child_has_no_more_than_we_have_and_the_rest_all_the_same(tmp_path: Pa
     assert int(file_blocks) in {1 << 10, 1 << 11}
     assert int(memory) == 4 << 20
     assert sentence == "it wrote more than 1 MiB into one file, and was ended"
+
+
+def test_children_that_nobody_waits_for_yet_end_with_their_groups(tmp_path: Path):
+    late = tmp_path / "late"
+    # In a process of its own, as this one may have other children.
+    program = f"""
+import time
+from mlgokit.compiler import process
+child = process.start(["sh", "-c", "(sleep 1; echo > {late}) & wait"], stderr=2)
+process.kill_children()
+print(child.wait(timeout=20))
+time.sleep(1.5)
+"""
+    done = run([sys.executable, "-c", program], timeout_seconds=60)
+    assert done.stdout == f"-{signal.SIGKILL:d}\n".encode(), done.stderr
+    assert not late.exists()

@@ -186,6 +186,18 @@ def start(
     return process
 
 
+def kill_children() -> None:
+    """Kill the groups that are left of this process's children.
+
+    Where a signal ended a command just when it had started a program, nothing waits for that program yet.
+    """
+    for children in Path("/proc/self/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            for leader in map(int, children.read_text().split()):
+                if os.getpgid(leader) == leader:
+                    os.killpg(leader, signal.SIGKILL)
+
+
 @contextlib.contextmanager
 def _pin(core: int | None) -> Generator[None]:
     """Within the block, pin this thread, and so the children that it starts, to one processor."""
