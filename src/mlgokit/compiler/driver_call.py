@@ -18,6 +18,8 @@ SOURCES = frozenset((".c", ".i", ".cc", ".cpp", ".cxx", ".c++", ".cp", ".C", ".C
 INTERFACES = frozenset((".cppm", ".ccm", ".cxxm", ".c++m", ".pcm"))
 """Suffixes of interfaces of C++20 modules, precompiled ones among them, of which a driver makes objects too."""
 
+_WITH_CODE = SOURCES | INTERFACES
+
 HEADERS = frozenset((".h", ".hh", ".hp", ".hpp", ".hxx", ".h++", ".H", ".HPP", ".tcc"))
 """Suffixes of headers, of which a driver makes precompiled ones."""
 
@@ -317,7 +319,7 @@ def _find_files(words: list[str]) -> tuple[list[str], dict[str, str], list[str],
             headers.append(word)
         elif _is_input(word):
             inputs.append(word)
-            if language in LANGUAGES or (not language and _split(word)[1] in SOURCES | INTERFACES):
+            if language in LANGUAGES or (not language and _split(word)[1] in _WITH_CODE):
                 sources[word] = language
     return inputs, sources, headers, output
 

@@ -8,6 +8,15 @@ using namespace llvm;
 
 namespace mlgokit {
 
+namespace {
+
+/// Its value is `LoopReduce`.
+constexpr StringLiteral LeftOutAttribute = "mlgokit-without";
+
+} // namespace
+
+void leaveOutLoopReduce(Function &F) { F.addFnAttr(LeftOutAttribute, LoopReduce); }
+
 StringSet<> functionsWithoutLoopReduce(const Module &M) {
   StringSet<> Found;
   for (const Function &F : M) {

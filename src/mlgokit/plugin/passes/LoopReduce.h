@@ -10,11 +10,10 @@ namespace mlgokit {
 
 inline constexpr llvm::StringLiteral LoopReduce = "loop-reduce";
 
-/// The attribute of a function by which the optimizer tells the code generator what to leave out; its value is
-/// `LoopReduce`.
-inline constexpr llvm::StringLiteral LeftOutAttribute = "mlgokit-without";
+/// Tells the code generator, by an attribute of the function, to leave it out.
+void leaveOutLoopReduce(llvm::Function &F);
 
-/// The functions of a module that are to be left alone, as LLVM prints them.
+/// The functions of a module of which it is left out, as LLVM prints them.
 llvm::StringSet<> functionsWithoutLoopReduce(const llvm::Module &M);
 
 /// Whether the code generator is at one of these functions. A loop pass does not tell the gate whose loop it asks

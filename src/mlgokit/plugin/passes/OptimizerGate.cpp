@@ -159,7 +159,7 @@ public:
     if (Advisor && !D.Known && any_cast<const Function *>(&IR) && !std::exchange(D.IsDecided, true)) {
       D.ByPolicy = Advisor->leftOutOfOptimizer(*F);
       if (is_contained(D.ByPolicy, passNumber(LoopReduce)))
-        M->getFunction(F->getName())->addFnAttr(LeftOutAttribute, LoopReduce);
+        leaveOutLoopReduce(*M->getFunction(F->getName()));
     }
     const bool MustRun = Pass == TailCallPass && (InCircles.contains(F->getName()) || endsByPointer(*F));
     if (!MustRun && is_contained(D.ByPolicy, Of))
@@ -227,7 +227,7 @@ private:
     if (D.LosesMinSize)
       F.removeFnAttr(Attribute::MinSize);
     if (D.LosesLoopReduce)
-      F.addFnAttr(LeftOutAttribute, LoopReduce);
+      leaveOutLoopReduce(F);
     --Unchanged;
   }
 

@@ -366,8 +366,8 @@ def _with_moves(
 ) -> ScoredBuild:
     """A build for credit assignment; after the inliner's decisions, each move is one of its function about itself."""
     functions, scores, _ = account.functions(unit.module.name, build.measured)
-    changed = {key for key, number, _ in left_out if number == _LOOP_REDUCE}
-    scores = scores * [1 + _LEAST_SAVED * (unit.keys.get(name) in changed) for name in functions]
+    if changed := {key for key, number, _ in left_out if number == _LOOP_REDUCE}:
+        scores = scores * [1 + _LEAST_SAVED * (unit.keys.get(name) in changed) for name in functions]
     of = {key: function_id(name) for name, key in unit.keys.items()}
     ids = np.array([of[key] for key, _, _ in moves], np.int64)
     return append_changes(make_scored_build(build, functions, scores), ids, made=made)
