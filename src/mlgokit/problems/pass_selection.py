@@ -19,8 +19,12 @@ GENERATOR_PASSES = (
     "postra-machine-sink",
     "shrink-wrap",
     "block-placement",
+    "-grow-region-complexity-budget=0",
+    "-disable-phi-elim-edge-splitting=1",
+    "-join-splitedges=1",
 )
-"""The codegen passes that a policy decides about, by their command-line names."""
+"""What a policy decides about in the code generator: passes, by their command-line names, and options that have another
+value for a function."""
 
 DECIDED_PASSES = (
     *GENERATOR_PASSES,

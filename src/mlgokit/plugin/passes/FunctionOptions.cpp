@@ -73,7 +73,7 @@ FunctionOptions::FunctionOptions(ArrayRef<StringLiteral> Texts) {
     cl::Option *const Found = cl::getRegisteredOptions().lookup(Name);
     // What the command line sets stays.
     if (Found && !Found->getNumOccurrences())
-      Candidates.push_back({passNumber(Text), Found, Value});
+      Candidates.push_back({passNumber(Text), Found, Text, Value});
   }
 }
 
@@ -89,6 +89,12 @@ void FunctionOptions::set(Function &F, OverridePlan &Plan) {
 void FunctionOptions::set(ArrayRef<Override> LeftOut) {
   for (const Candidate &C : Candidates)
     if (any_of(LeftOut, [&](const Override &O) { return O.Of == C.Number; }))
+      take(C);
+}
+
+void FunctionOptions::set(function_ref<bool(StringRef)> IsWanted) {
+  for (const Candidate &C : Candidates)
+    if (IsWanted(C.Text))
       take(C);
 }
 

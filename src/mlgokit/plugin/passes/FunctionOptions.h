@@ -6,6 +6,7 @@
 #include "trials/Overrides.h"
 
 #include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringRef.h"
 
@@ -40,13 +41,15 @@ public:
   void set(llvm::Function &F, OverridePlan &Plan);
   /// Sets the options that are among what is left out of a function.
   void set(llvm::ArrayRef<Override> LeftOut);
+  /// Sets the options that \p IsWanted names.
+  void set(llvm::function_ref<bool(llvm::StringRef Text)> IsWanted);
   void reset();
 
 private:
   struct Candidate {
     uint32_t Number; // of a pass, in tables
     llvm::cl::Option *Option;
-    llvm::StringRef Value;
+    llvm::StringRef Text, Value;
   };
   bool take(const Candidate &C);
   llvm::SmallVector<Candidate, 16> Candidates; // that may be set

@@ -144,6 +144,8 @@ private:
     E.HasOptions = true;
     if (E.Plan)
       Options.set(F, *E.Plan);
+    else if (E.ByPolicy)
+      Options.set([&](StringRef Text) { return Advisor->leavesOut(F, CodeOf(F), Text); });
   }
 
   void makeTrials(const Function &F, Entered &E) const {

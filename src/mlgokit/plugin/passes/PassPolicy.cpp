@@ -20,16 +20,36 @@ namespace mlgokit {
 namespace {
 
 /// Those that are worth something by themselves on some functions; what a target has not never asks. First come those
-/// of the code generator, by LLVM's arguments, then those of the optimizer, by the names by which they ask, and loop
-/// strength reduction, which is left out by an attribute that the optimizer's gate sets.
+/// of the code generator, by LLVM's arguments, and options of it, which another value takes the place of, then those of
+/// the optimizer, by the names by which they ask, and loop strength reduction, which is left out by an attribute that
+/// the optimizer's gate sets.
 constexpr StringRef Passes[] = {
-    "consthoist",      "codegenprepare",        "early-machinelicm", "machine-cse",         "machine-sink",
-    "machine-cp",      "twoaddressinstruction", "machine-scheduler", "postra-machine-sink", "shrink-wrap",
-    "block-placement", "InstSimplifyPass",      "TailCallElimPass",  "JumpThreadingPass",   "SimplifyCFGPass",
-    "InstCombinePass", "IndVarSimplifyPass",    "LICMPass",          "EarlyCSEPass",        "GVNPass",
+    "consthoist",
+    "codegenprepare",
+    "early-machinelicm",
+    "machine-cse",
+    "machine-sink",
+    "machine-cp",
+    "twoaddressinstruction",
+    "machine-scheduler",
+    "postra-machine-sink",
+    "shrink-wrap",
+    "block-placement",
+    "-grow-region-complexity-budget=0",
+    "-disable-phi-elim-edge-splitting=1",
+    "-join-splitedges=1",
+    "InstSimplifyPass",
+    "TailCallElimPass",
+    "JumpThreadingPass",
+    "SimplifyCFGPass",
+    "InstCombinePass",
+    "IndVarSimplifyPass",
+    "LICMPass",
+    "EarlyCSEPass",
+    "GVNPass",
     "loop-reduce",
 };
-constexpr size_t FirstOfOptimizer = 11;
+constexpr size_t FirstOfOptimizer = 14;
 
 constexpr StringLiteral Occurrence = "occurrence", LeftOut = "passes_left_out";
 
