@@ -52,29 +52,18 @@ constexpr StringLiteral OfCodeGenerator[] = {
     "-tail-dup-placement=0",
 };
 
-/// `OPTIONS` in tune/spaces/optimizer/step.py has the same.
-constexpr StringLiteral OfOptimizer[] = {
-    "-enable-pre=0",
-    "-instcombine-code-sinking=0",
-    "-two-entry-phi-node-folding-threshold=0",
-};
-
 bool isMainThread() { return getpid() == pid_t(syscall(SYS_gettid)); }
 
 } // namespace
 
-const ArrayRef<StringLiteral> CodeGeneratorOptions = OfCodeGenerator, OptimizerOptions = OfOptimizer;
+const ArrayRef<StringLiteral> CodeGeneratorOptions = OfCodeGenerator;
 
-FunctionOptions::FunctionOptions(ArrayRef<StringLiteral> Texts) {
-  if (!isMainThread())
-    return;
-  for (StringRef Text : Texts) {
-    const auto [Name, Value] = Text.drop_front().split('=');
-    cl::Option *const Found = cl::getRegisteredOptions().lookup(Name);
-    // What the command line sets stays.
-    if (Found && !Found->getNumOccurrences())
-      Candidates.push_back({passNumber(Text), Found, Text, Value});
-  }
+void FunctionOptions::add(StringRef Text) {
+  const auto [Name, Value] = Text.drop_front().split('=');
+  cl::Option *const Found = cl::getRegisteredOptions().lookup(Name);
+  // What the command line sets stays.
+  if (Found && !Found->getNumOccurrences() && isMainThread())
+    Candidates.push_back({passNumber(Text), Found, Text, Value});
 }
 
 void FunctionOptions::set(Function &F, OverridePlan &Plan) {

@@ -23,15 +23,18 @@ namespace mlgokit {
 
 class OverridePlan;
 
-/// Options that passes of the code generator, and of the optimizer, read for each function anew, and that nothing but
-/// the command line sets: cl::Option::reset() gives them their defaults, not what a target set.
-extern const llvm::ArrayRef<llvm::StringLiteral> CodeGeneratorOptions, OptimizerOptions;
+/// Options that passes of the code generator read for each function anew, and that nothing but the command line sets:
+/// cl::Option::reset() gives them their defaults, not what a target set.
+extern const llvm::ArrayRef<llvm::StringLiteral> CodeGeneratorOptions;
 
 class FunctionOptions {
 public:
   /// To be constructed on the thread on which the passes run. Options are global, so they are set on the main thread
   /// alone: on others passes may run at the same time, as in parallel ThinLTO.
-  explicit FunctionOptions(llvm::ArrayRef<llvm::StringLiteral> Texts);
+  template <typename Range> explicit FunctionOptions(const Range &Texts) {
+    for (llvm::StringRef Text : Texts)
+      add(Text);
+  }
   ~FunctionOptions() { reset(); }
   FunctionOptions(const FunctionOptions &) = delete;
   FunctionOptions &operator=(const FunctionOptions &) = delete;
@@ -51,6 +54,7 @@ private:
     llvm::cl::Option *Option;
     llvm::StringRef Text, Value;
   };
+  void add(llvm::StringRef Text);
   bool take(const Candidate &C);
   llvm::SmallVector<Candidate, 16> Candidates; // that may be set
   llvm::SmallVector<llvm::cl::Option *, 4> Changed;

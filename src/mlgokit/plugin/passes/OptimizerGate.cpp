@@ -42,7 +42,8 @@ constexpr uint16_t EachTime = UINT16_MAX;
 /// Leaves a function its attribute optsize alone, as at -Os, from the inliner on; in tables it stands with passes.
 constexpr StringLiteral MinSize = "minsize";
 
-/// By option, the pass that reads it, so that it may matter where that pass changes a function.
+/// Options as `CodeGeneratorOptions`, each with the pass that reads it: it may matter where that pass changes a
+/// function. `OPTIONS` in tune/spaces/optimizer/step.py has the same.
 constexpr std::pair<StringLiteral, StringLiteral> ReadBy[] = {
     {"-enable-pre=0", "GVNPass"},
     {"-instcombine-code-sinking=0", "InstCombinePass"},
@@ -112,9 +113,9 @@ public:
       D.LosesLoopReduce = leavesOut(Known, LoopReduce);
       D.IsUnchanged = D.LosesMinSize || D.LosesLoopReduce;
       Unchanged += D.IsUnchanged;
-      D.HasOptions = any_of(OptimizerOptions, [&](StringRef Name) { return leavesOut(Known, Name); });
+      D.HasOptions = any_of(make_first_range(ReadBy), [&](StringRef Name) { return leavesOut(Known, Name); });
       if (D.HasOptions && !Options)
-        Options.emplace(OptimizerOptions);
+        Options.emplace(make_first_range(ReadBy));
       if (List && F.getName().find_first_of("\r\n") == StringRef::npos)
         *List << "function " << toHex(Key) << ' ' << F.getName() << '\n'
               << (F.hasMinSize() && !D.LosesMinSize ? changedLine(Key, MinSize) : "");

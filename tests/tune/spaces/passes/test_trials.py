@@ -10,6 +10,7 @@ import pytest
 import mlgokit
 from mlgokit.compiler.compilation import Compilation, CompileStatus
 from mlgokit.compiler.reuse.trials import OVERRIDE, Outcome, Overrides, Stage, TrialResults
+from mlgokit.problems import DECIDED_PASSES
 from mlgokit.progress import say_nothing
 from mlgokit.testing import FakeCompiler, toy_sizes, toy_source
 from mlgokit.tune.spaces.functions.opening import FunctionSearch, open_functions
@@ -61,9 +62,10 @@ def test_no_pass_that_stays_in_is_a_candidate_and_no_two_have_one_number():
 
 def test_the_plugin_has_the_same_attributes_and_options():
     written = (PLUGIN / "passes" / "FunctionOptions.cpp").read_text()
-    for name, options in (("OfCodeGenerator", OPTIONS), ("OfOptimizer", OPTIMIZER_OPTIONS)):
-        listed = written.partition(f"StringLiteral {name}[] = ")[2].partition(";")[0]
-        assert set(re.findall(r'"(-[^"]+)"', listed)) == set(options)
+    of_optimizer = (PLUGIN / "passes" / "OptimizerGate.cpp").read_text().partition("ReadBy[] = ")[2].partition(";")[0]
+    listed = written.partition("OfCodeGenerator[] = ")[2].partition(";")[0]
+    assert set(re.findall(r'"(-[^"]+)"', listed)) == set(OPTIONS) >= {one for one in DECIDED_PASSES if one[0] == "-"}
+    assert set(re.findall(r'"(-[^"]+)"', of_optimizer)) == set(OPTIMIZER_OPTIONS)
     assert set(re.findall(r'\{"([^"]+)", \w+\}', written)) == set(ATTRIBUTES)
 
 

@@ -64,7 +64,7 @@ EXCLUDED: Mapping[str, str] = {
 """Optional passes that a search never leaves out, with the reason."""
 
 OPTIONS = ("-enable-pre=0", "-instcombine-code-sinking=0", "-two-entry-phi-node-folding-threshold=0")
-"""Options of LLVM, which are set while passes run on one function; `plugin/passes/FunctionOptions.cpp` has the same."""
+"""Options of LLVM, which are set while passes run on one function; `plugin/passes/OptimizerGate.cpp` has the same."""
 ONCE = ("minsize", "loop-reduce", *OPTIONS)
 """What is listed among the passes, but not asked for each time: the attribute ``minsize``, without which a function is
 compiled as at ``-Os``; loop strength reduction, which runs in the code generator, of functions with loops; and
