@@ -19,12 +19,13 @@ GENERATOR_PASSES = (
     "postra-machine-sink",
     "shrink-wrap",
     "block-placement",
+    "minsize",
     "-grow-region-complexity-budget=0",
     "-disable-phi-elim-edge-splitting=1",
     "-join-splitedges=1",
 )
-"""What a policy decides about in the code generator: passes, by their command-line names, and options that have another
-value for a function."""
+"""What a policy decides about in the code generator: passes, by their command-line names; the attribute that is taken
+from a function; and options that have another value for it."""
 
 DECIDED_PASSES = (
     *GENERATOR_PASSES,

@@ -1,6 +1,7 @@
 #include "passes/FunctionOptions.h"
 
 #include "passes/PassNames.h"
+#include "shared/MinSize.h"
 #include "trials/OverridePlan.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -18,9 +19,11 @@ namespace {
 
 /// Both return whether they changed the function.
 bool removeMinSize(Function &F) {
-  const bool Changes = F.hasMinSize();
+  if (!F.hasMinSize())
+    return false;
   F.removeFnAttr(Attribute::MinSize);
-  return Changes;
+  F.addFnAttr(HadMinSize);
+  return true;
 }
 
 bool forbidJumpTables(Function &F) {
@@ -81,7 +84,10 @@ void FunctionOptions::set(ArrayRef<Override> LeftOut) {
       take(C);
 }
 
-void FunctionOptions::set(function_ref<bool(StringRef)> IsWanted) {
+void FunctionOptions::set(Function &F, function_ref<bool(StringRef)> IsWanted) {
+  for (const auto &[Name, Apply] : Attributes)
+    if (IsWanted(Name))
+      Apply(F);
   for (const Candidate &C : Candidates)
     if (IsWanted(C.Text))
       take(C);

@@ -27,6 +27,9 @@ class OverridePlan;
 /// cl::Option::reset() gives them their defaults, not what a target set.
 extern const llvm::ArrayRef<llvm::StringLiteral> CodeGeneratorOptions;
 
+/// Leaves a function its attribute optsize alone, as at -Os; in tables it stands with passes.
+inline constexpr llvm::StringLiteral MinSize = "minsize";
+
 class FunctionOptions {
 public:
   /// To be constructed on the thread on which the passes run. Options are global, so they are set on the main thread
@@ -44,8 +47,8 @@ public:
   void set(llvm::Function &F, OverridePlan &Plan);
   /// Sets the options that are among what is left out of a function.
   void set(llvm::ArrayRef<Override> LeftOut);
-  /// Sets the options that \p IsWanted names.
-  void set(llvm::function_ref<bool(llvm::StringRef Text)> IsWanted);
+  /// Sets the attributes and options of \p F that \p IsWanted names.
+  void set(llvm::Function &F, llvm::function_ref<bool(llvm::StringRef Name)> IsWanted);
   void reset();
 
 private:

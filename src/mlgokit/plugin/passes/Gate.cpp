@@ -145,7 +145,7 @@ private:
     if (E.Plan)
       Options.set(F, *E.Plan);
     else if (E.ByPolicy)
-      Options.set([&](StringRef Text) { return Advisor->leavesOut(F, CodeOf(F), Text); });
+      Options.set(F, [&](StringRef Name) { return Advisor->leavesOut(F, CodeOf(F), Name); });
   }
 
   void makeTrials(const Function &F, Entered &E) const {

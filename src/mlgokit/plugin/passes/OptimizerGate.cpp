@@ -39,8 +39,6 @@ namespace {
 
 /// Stands for every question of a pass about a function, in place of the number of one.
 constexpr uint16_t EachTime = UINT16_MAX;
-/// Leaves a function its attribute optsize alone, as at -Os, from the inliner on; in tables it stands with passes.
-constexpr StringLiteral MinSize = "minsize";
 
 /// Options as `CodeGeneratorOptions`, each with the pass that reads it: it may matter where that pass changes a
 /// function. `OPTIONS` in tune/spaces/optimizer/step.py has the same.

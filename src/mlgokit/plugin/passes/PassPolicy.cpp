@@ -1,6 +1,7 @@
 #include "passes/PassPolicy.h"
 
 #include "passes/FunctionFeatures.h"
+#include "passes/FunctionOptions.h"
 #include "passes/MachineFeatures.h"
 #include "passes/PassNames.h"
 #include "shared/HotFunctions.h"
@@ -8,6 +9,8 @@
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/IR/Function.h"
+#include "llvm/IR/Module.h"
+#include "llvm/TargetParser/Triple.h"
 
 #include <algorithm>
 #include <iterator>
@@ -20,9 +23,9 @@ namespace mlgokit {
 namespace {
 
 /// Those that are worth something by themselves on some functions; what a target has not never asks. First come those
-/// of the code generator, by LLVM's arguments, and options of it, which another value takes the place of, then those of
-/// the optimizer, by the names by which they ask, and loop strength reduction, which is left out by an attribute that
-/// the optimizer's gate sets.
+/// of the code generator, by LLVM's arguments, an attribute and options of it, which FunctionOptions sets, then those
+/// of the optimizer, by the names by which they ask, and loop strength reduction, which is left out by an attribute
+/// that the optimizer's gate sets.
 constexpr StringRef Passes[] = {
     "consthoist",
     "codegenprepare",
@@ -35,6 +38,7 @@ constexpr StringRef Passes[] = {
     "postra-machine-sink",
     "shrink-wrap",
     "block-placement",
+    "minsize",
     "-grow-region-complexity-budget=0",
     "-disable-phi-elim-edge-splitting=1",
     "-join-splitedges=1",
@@ -49,7 +53,7 @@ constexpr StringRef Passes[] = {
     "GVNPass",
     "loop-reduce",
 };
-constexpr size_t FirstOfOptimizer = 14;
+constexpr size_t FirstOfOptimizer = 15;
 
 constexpr StringLiteral Occurrence = "occurrence", LeftOut = "passes_left_out";
 
@@ -79,6 +83,12 @@ std::optional<size_t> placeOf(StringRef Pass) {
   if (Found == std::end(Passes))
     return std::nullopt;
   return size_t(Found - std::begin(Passes));
+}
+
+/// For minsize, x86 pushes and pops constants, which costs unwind tables more than it saves in code.
+bool mayLoseMinSize(const Function &F) {
+  const Triple Target(F.getParent()->getTargetTriple());
+  return Target.isX86() && Target.isOSBinFormatELF() && F.hasMinSize() && F.needsUnwindTableEntry();
 }
 
 /// What decided in the optimizer, until code generation comes to the same module.
@@ -198,7 +208,7 @@ bool PassPolicy::enter(const Function &F) {
 
 bool PassPolicy::leavesOut(const Function &F, const MachineFunction *Code, StringRef Pass) {
   const std::optional<size_t> Place = placeOf(Pass);
-  if (!Place)
+  if (!Place || (Pass == MinSize && !mayLoseMinSize(F)))
     return false;
   Known &K = Functions[&F];
   countMachineFeatures(Code, MutableArrayRef(K.Values).slice(FirstOfMachine, machineFeatureNames().size()));

@@ -3,6 +3,7 @@
 #include "regalloc/RangeFeatures.h"
 #include "regalloc/RegAlloc.h"
 #include "shared/ManyTargets.h"
+#include "shared/MinSize.h"
 #include "trials/Trials.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -35,8 +36,8 @@ const std::vector<TensorSpec> &features() {
 } // namespace
 
 bool isClosedIn(const Policy &P, const MachineFunction &MF) {
-  return (P.gateFeature() == LevelFeature && !P.believes(isForSize(MF))) || (P.csrFirstTimeCost() && isDoubted(MF)) ||
-         (isForSize(MF) && hasManyTargets(MF.getFunction()));
+  return (P.gateFeature() == LevelFeature && !P.believes(isForSize(MF.getFunction()))) ||
+         (P.csrFirstTimeCost() && isDoubted(MF)) || (isForSize(MF.getFunction()) && hasManyTargets(MF.getFunction()));
 }
 
 Error RangeDecider::open(const Settings &S, const Module &M) {

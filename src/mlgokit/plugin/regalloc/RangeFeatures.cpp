@@ -1,5 +1,7 @@
 #include "regalloc/RangeFeatures.h"
 
+#include "shared/MinSize.h"
+
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/CodeGen/LiveInterval.h"
 #include "llvm/CodeGen/MachineFunction.h"
@@ -86,7 +88,7 @@ Observed observed(const MachineFunction &MF, const SlotIndexes &Indexes, const L
   const TargetRegisterClass &Class = *Registers.getRegClass(Range.reg());
   O.class_registers = Class.getNumRegs();
   O.class_priority = Class.AllocationPriority;
-  O.is_minsize = isForSize(MF);
+  O.is_minsize = isForSize(MF.getFunction());
   for (const LiveRange::Segment &S : Range)
     O.calls_across += float(lower_bound(Calls, S.end) - lower_bound(Calls, S.start));
   O.registers = float(Registers.getNumVirtRegs());
@@ -96,8 +98,6 @@ Observed observed(const MachineFunction &MF, const SlotIndexes &Indexes, const L
 } // namespace
 
 ArrayRef<StringRef> rangeFeatureNames() { return Names; }
-
-bool isForSize(const MachineFunction &MF) { return MF.getFunction().hasMinSize(); }
 
 void RangeObserver::observe(const LiveInterval &Range, unsigned Heuristic, MutableArrayRef<float> Found) {
   static_assert(sizeof(Observed) == std::size(Names) * sizeof(float), "nothing but the features");

@@ -17,7 +17,6 @@ namespace mlgokit {
 
 /// The name of the feature that says whether a function is compiled for minimal size.
 inline constexpr llvm::StringLiteral LevelFeature("is_minsize");
-bool isForSize(const llvm::MachineFunction &MF);
 
 /// The names, in the order of observeRange.
 llvm::ArrayRef<llvm::StringRef> rangeFeatureNames();

@@ -1,0 +1,17 @@
+// Functions that are compiled for size, also where their code is generated without the attribute minsize.
+#ifndef MLGOKIT_SHARED_MINSIZE_H
+#define MLGOKIT_SHARED_MINSIZE_H
+
+#include "llvm/IR/Function.h"
+
+namespace mlgokit {
+
+/// Says of a function that code generation takes minsize from that it had it.
+inline constexpr llvm::StringLiteral HadMinSize = "mlgokit-had-minsize";
+
+/// Whether policies that are taught code for size decide about the code of \p F.
+inline bool isForSize(const llvm::Function &F) { return F.hasMinSize() || F.hasFnAttribute(HadMinSize); }
+
+} // namespace mlgokit
+
+#endif
