@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlgokit.compiler.arrays import MOST_BYTES
-from mlgokit.compiler.compilation import Compilation, CompileStatus
+from mlgokit.compiler.compilation import Compilation
 from mlgokit.compiler.inputs import has_hidden_inputs, module_facts
 from mlgokit.compiler.loaded import Loaded
 from mlgokit.compiler.recheck import NO_RECHECK, Recheck, difference, stale_error
@@ -90,11 +90,10 @@ class CachingCompiler(InFront):
         if explored:
             stored = dataclasses.replace(done, decisions=dataclasses.replace(done.decisions, site=None))
             done = done if done.logs else stored
-        ended = done.killed or done.status in {CompileStatus.TIMED_OUT, CompileStatus.LIMITED}
-        if known is not None and not is_incomplete and ended:
+        if known is not None and not is_incomplete and done.was_ended:
             return known
         # An input that changed while the compiler ran has another key now.
-        if ended or (baseline and not done.ok and known is None) or self._key(module, request) != key:
+        if done.was_ended or (baseline and not done.ok and known is None) or self._key(module, request) != key:
             return done
         mismatch = "" if known is None else difference(known, stored)
         if baseline and not done.ok:

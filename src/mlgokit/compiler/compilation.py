@@ -204,7 +204,7 @@ class Compilation:
         tried: results of the requested trials, by function in the order of compilation.
         user_seconds: processor time of the compiler.
         wall_seconds: elapsed time.
-        killed: whether signal 9 ended the compiler, as when memory runs out; this says nothing about the module.
+        killed: whether signal 9 ended the compiler, as when memory runs out.
     """
 
     status: CompileStatus
@@ -224,6 +224,11 @@ class Compilation:
     def ok(self) -> bool:
         """Whether the compiler succeeded and its object was measured."""
         return self.status is CompileStatus.OK and self.sizes is not None
+
+    @property
+    def was_ended(self) -> bool:
+        """Whether a kill or a limit ended the compiler, which says nothing about the module."""
+        return self.killed or self.status in {CompileStatus.TIMED_OUT, CompileStatus.LIMITED}
 
     @property
     def measured(self) -> ObjectSizes:

@@ -10,7 +10,7 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from mlgokit.compiler.compilation import Compilation, CompileStatus
+from mlgokit.compiler.compilation import Compilation
 from mlgokit.compiler.objects.measure import ObjectSizes
 from mlgokit.errors import StaleError
 from mlgokit.traces import render_log
@@ -48,7 +48,7 @@ def difference(recalled: Compilation, made: Compilation) -> str:
 
     Compilers that were killed are not compared, nor are messages and times.
     """
-    if made.killed or made.status in {CompileStatus.TIMED_OUT, CompileStatus.LIMITED}:
+    if made.was_ended:
         return ""
     if recalled.status is not made.status:
         return f"status: {recalled.status.value} recalled, {made.status.value} made"

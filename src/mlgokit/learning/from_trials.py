@@ -1,11 +1,9 @@
 """Labels from trials: forked copies of the compiler compile single functions with other decisions and measure them.
 
 A problem that is learned this way provides a :class:`TrialProblem` (which options apply) and :class:`Trials` (collect,
-try, fit, validate); the common part is here. Trials can be stored module by module, so that an interrupted run does not
-repeat them.
+try, fit, validate); the common part is here.
 """
 
-import contextlib
 import dataclasses
 import hashlib
 import math
@@ -13,18 +11,15 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Protocol
 
 import numpy as np
 
 from mlgokit.algorithms.learner import Floats, State
-from mlgokit.compiler.arrays import MOST_BYTES
 from mlgokit.compiler.compilation import Compilation
 from mlgokit.compiler.request import HEURISTIC, Compiler, CompileRequest, PluginUse
 from mlgokit.compiler.reuse.trials import Series, Stage, TrialRequest
 from mlgokit.errors import UsageError
-from mlgokit.files import atomic_write, read_bounded
 from mlgokit.learning.run_folder import Counters, Row
 from mlgokit.learning.settings import LIKE_PRESET, Learning, settings_of
 from mlgokit.learning.training import Learned, Training
@@ -40,7 +35,6 @@ REFUSED_NAME = "refused.policy"
 """File of a policy that was refused because it does not help on projects outside its training set."""
 TRIAL_SECONDS = 10.0
 """Limit on the processor time of one trial."""
-_TRIALS_FOLDER = "trials"
 _COMPLETED = ("reward", "reward_least", "reward_most", "validation_gain")
 """Columns of the last row that are set by the validation if trials of single decisions gave no reward."""
 
@@ -291,52 +285,12 @@ def _complete_row(row: Row, validation: Validation, numbers: Mapping[str, float]
     return {**row, **gains, **{f"learner/{name}": value for name, value in numbers.items()}}
 
 
-class Storable(Protocol):
-    """A value that can be stored in a file."""
-
-    def to_bytes(self) -> bytes:
-        """Encode the value."""
-        ...
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> Self | None:
-        """Decode a value; ``None`` if the bytes are damaged."""
-        ...
-
-
-T = TypeVar("T", bound=Storable)
-
-
-def load_or_make(kind: type[T], folder: Path, module: Module, make: Callable[[], T], *, part: str = "") -> T:
-    """Load a module's trials from the run's folder; if there are none, run ``make`` and store its result.
-
-    Args:
-        kind: class of the stored value.
-        folder: folder of the run.
-        module: the module.
-        make: runs the trials.
-        part: subfolder that distinguishes several kinds of trials of a module.
-
-    Raises:
-        StorageError: the disk is full or not writable.
-    """
-    path = folder / _TRIALS_FOLDER / part / f"{_digest(module).hex()[:24]}.npz"
-    trials = None
-    with contextlib.suppress(OSError):
-        trials = kind.from_bytes(read_bounded(path, MOST_BYTES))
-    if trials is None:
-        trials = make()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        atomic_write(path, trials.to_bytes())
-    return trials
-
-
 def module_generator(module: Module, *numbers: int) -> np.random.Generator:
     """Make a random generator for one module that does not depend on the other modules of the corpus."""
-    return np.random.default_rng([*numbers, int.from_bytes(_digest(module)[:8], "little")])
+    return np.random.default_rng([*numbers, int.from_bytes(digest_name(module)[:8], "little")])
 
 
-def _digest(module: Module) -> bytes:
+def digest_name(module: Module) -> bytes:
     """Digest a module's name."""
     return hashlib.sha256(module.name.encode("utf-8", "surrogateescape")).digest()
 

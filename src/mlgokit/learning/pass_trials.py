@@ -113,6 +113,7 @@ class ModuleTrials:
         compilations: number of compilations for the trials.
         user_seconds: processor time of these compilations.
         reason: why the module did not compile; empty if it did.
+        was_ended: whether a kill or a limit ended a compilation, so that another run may find more.
     """
 
     values: Ints
@@ -123,6 +124,7 @@ class ModuleTrials:
     compilations: int
     user_seconds: float
     reason: str = ""
+    was_ended: bool = False
 
     def to_bytes(self) -> bytes:
         """Encode the trials as a .npz file."""
@@ -139,6 +141,7 @@ class ModuleTrials:
             compilations=self.compilations + other.compilations,
             user_seconds=self.user_seconds + other.user_seconds,
             reason=self.reason or other.reason,
+            was_ended=self.was_ended or other.was_ended,
         )
 
     @classmethod
@@ -195,6 +198,7 @@ def try_passes(
         compilations=1,
         user_seconds=done.user_seconds,
         reason="" if done.ok else done.reason or done.status.value,
+        was_ended=done.was_ended,
     )
 
 
@@ -381,4 +385,5 @@ def _trials(
         compilations=len(compiled),
         user_seconds=sum(done.user_seconds for done in compiled),
         reason=reason,
+        was_ended=any(done.was_ended for done in compiled),
     )

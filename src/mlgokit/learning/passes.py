@@ -4,9 +4,11 @@ A module is compiled once to log the decisions about passes, once for trials of 
 functions, and a few times without optimizer passes (``pass_trials.py``).
 """
 
+import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -14,12 +16,14 @@ import numpy.typing as npt
 from mlgokit.algorithms.config import PassTrialsConfig
 from mlgokit.algorithms.learner import State
 from mlgokit.algorithms.pass_fit import PassLabels, fit_passes
+from mlgokit.compiler.arrays import MOST_BYTES
 from mlgokit.compiler.objects.measure import Objective
 from mlgokit.compiler.pool import parallel
 from mlgokit.compiler.reuse.trials import CODE_BYTES, IMAGE_BYTES, executed_weights
 from mlgokit.errors import CorpusError, UsageError
+from mlgokit.files import atomic_write, read_bounded
 from mlgokit.learning.baselines import compile_defaults
-from mlgokit.learning.from_trials import Choice, Fitted, TrialProblem, load_or_make, module_generator
+from mlgokit.learning.from_trials import Choice, Fitted, TrialProblem, digest_name, module_generator
 from mlgokit.learning.pass_trials import FunctionQuestions, ModuleTrials, log_passes, try_optimizer, try_passes
 from mlgokit.learning.run_folder import Counters
 from mlgokit.learning.settings import Learning
@@ -33,6 +37,8 @@ from mlgokit.problems import DECIDED_PASSES, PASS_SELECTION, Problem
 _DEPENDENT_FEATURES = ("occurrence", "passes_left_out")
 """Features that depend on earlier decisions in the same function."""
 _POLICY, _FITTED_ON = "policy", "fitted_on"
+_CODEGEN, _OPTIMIZER = "trials", "trials/optimizer"
+"""Folders of the trials in that of a run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -193,21 +199,37 @@ def _try_functions(
     def try_module(part: tuple[Module, Sequence[FunctionQuestions]]) -> ModuleTrials:
         """Run the trials of a module's functions, or load those that an earlier run stored."""
         module, functions = part
-        codegen = load_or_make(
-            ModuleTrials, folder, module, lambda: try_passes(compiler, module, functions, weights=weights)
+        codegen = load_or_try(
+            folder / _CODEGEN, module, lambda: try_passes(compiler, module, functions, weights=weights)
         )
-        optimizer = load_or_make(
-            ModuleTrials,
-            folder,
+        optimizer = load_or_try(
+            folder / _OPTIMIZER,
             module,
             lambda: try_optimizer(
                 compiler, module, functions, objective=config.objective, rounds=settings.rounds, seed=config.seed
             ),
-            part="optimizer",
         )
         return codegen.join(optimizer)
 
     return parallel(try_module, plan, workers=compiler, report=training.report, label="try functions without a pass")
+
+
+def load_or_try(folder: Path, module: Module, make: Callable[[], ModuleTrials]) -> ModuleTrials:
+    """Load a module's trials from ``folder``; if there are none, make them, and store those that came to their end.
+
+    Raises:
+        StorageError: the disk is full or not writable.
+    """
+    path = folder / f"{digest_name(module).hex()[:24]}.npz"
+    trials = None
+    with contextlib.suppress(OSError):
+        trials = ModuleTrials.from_bytes(read_bounded(path, MOST_BYTES))
+    if trials is None:
+        trials = make()
+        if not trials.was_ended:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            atomic_write(path, trials.to_bytes())
+    return trials
 
 
 def _concatenate_labels(
