@@ -15,8 +15,10 @@ from tests.cluster.processes import make_certificate
 from tests.llvm.cluster_processes import Cluster, opened
 
 from mlgokit.builds.compilers import ClusterChoice, CompilerOptions
+from mlgokit.cluster.address import ClusterOptions
 from mlgokit.cluster.compiler import open_cluster
 from mlgokit.cluster.link import FORGOTTEN_AT_ONCE
+from mlgokit.cluster.parcel import pack
 from mlgokit.commands import evaluate, train
 from mlgokit.compiler import process
 from mlgokit.compiler.compilation import Compilation
@@ -355,6 +357,23 @@ def test_an_interrupted_run_waits_for_no_worker(cluster: Cluster, here: ClangCom
             parallel(work, range(40), workers=4, report=report, label="")
         assert not [text for text in told if "does not answer" in text]
         os.killpg(worker.pid, signal.SIGCONT)
+
+
+@ONE_MAJOR
+def test_a_file_that_is_replaced_before_it_is_sent_ends_the_run(
+    here: ClangCompiler, small_corpus: Path, tmp_path: Path
+):
+    module = load_corpus(small_corpus).modules[0]
+    bitcode = tmp_path / "m.bc"
+    shutil.copy(module.bitcode, bitcode)
+    compiler = open_cluster(here, ClusterOptions(scheduler="local:1"), shelf=tmp_path / "shelf")
+    try:
+        parcel = pack(here, compiler.setup, dataclasses.replace(module, bitcode=bitcode), CompileRequest())
+        bitcode.write_bytes(b"something else")
+        with pytest.raises(ToolError, match=r"failed 10 times with ValueError \(a file sent to the worker: expected "):
+            compiler.link.answer(parcel)
+    finally:
+        compiler.close()
 
 
 @ONE_MAJOR

@@ -112,23 +112,23 @@ class Link:
             workers = self._wait_for_workers(stopped)
             if worker not in workers:
                 worker = self._usual_worker(parcel, workers)
-            reply = None
             try:
                 reply = self._submit(parcel, worker, stopped)
+                if reply.missing:
+                    self._send_files(reply.worker, parcel, reply.missing, stopped)
             except MlgokitError:
                 raise
             except (Exception, asyncio.CancelledError) as error:
                 if stopped.is_set():
                     raise
                 self._count_failure(error, counts, parcel)
-            if reply is None:
                 worker = ""
-            elif reply.refused:
+                continue
+            if reply.refused:
                 self._refuse(reply.worker, reply.refused)
                 worker = ""
             elif reply.missing:
                 worker = reply.worker
-                self._send_files(worker, parcel, reply.missing)
             else:
                 with self._lock:
                     self._last[parcel.module.name] = reply.worker
@@ -242,8 +242,8 @@ class Link:
         now = time.monotonic()
         return {worker for worker, since in self._suspects.items() if now - since < SUSPECT_SECONDS}
 
-    def _send_files(self, worker: str, parcel: Parcel, digests: tuple[str, ...]) -> None:
-        """Send files to a worker, one thread at a time; if that fails, the worker asks for them again."""
+    def _send_files(self, worker: str, parcel: Parcel, digests: tuple[str, ...], stopped: threading.Event) -> None:
+        """Send files to a worker, one thread at a time."""
         with self._lock:
             sending = self._sending.setdefault(worker, threading.Lock())
         with sending:
@@ -252,14 +252,7 @@ class Link:
                 if digest in digests:
                     names, _ = files.get(digest, ((), b""))
                     files[digest] = (tuple(dict.fromkeys((*names, Path(path).name))), Path(path).read_bytes())
-            try:
-                self._connect(threading.Event()).run(
-                    put_files_here, files, self.shelf and str(self.shelf), workers=[worker]
-                )
-            except MlgokitError:
-                raise
-            except Exception as error:
-                self._drop_if_lost(error)
+            self._connect(stopped).run(put_files_here, files, self.shelf and str(self.shelf), workers=[worker])
 
     def _usual_worker(self, parcel: Parcel, workers: dict[str, int]) -> str:
         """Find the worker that last compiled the module, where its compiler is resident; empty if it is busy."""
