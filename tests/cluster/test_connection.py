@@ -3,6 +3,7 @@
 import logging
 import os
 import threading
+from concurrent.futures import CancelledError
 
 import pytest
 
@@ -28,6 +29,16 @@ def test_few_local_compilers_need_no_worker_process(count: int, is_here: bool, m
     finally:
         client.close()
         cluster.close()
+
+
+def test_who_was_stopped_does_not_try_to_connect(monkeypatch: pytest.MonkeyPatch):
+    distributed = pytest.importorskip("distributed")
+    # All threads of a run wait for one connection, and each would try for ten seconds before it saw the interrupt.
+    monkeypatch.setattr(distributed, "Client", lambda *_, **__: pytest.fail("it tried"))
+    stopped = threading.Event()
+    stopped.set()
+    with pytest.raises(CancelledError):
+        open_client(ClusterOptions(scheduler="tcp://127.0.0.1:9", insecure=True), stopped)
 
 
 def test_dask_says_nothing_of_lost_connections():

@@ -48,7 +48,7 @@ def open_client(options: ClusterOptions, stopped: threading.Event) -> tuple[Any,
         cluster = _local_cluster(distributed, count)
         return distributed.Client(cluster, set_as_default=False), cluster
     deadline = time.monotonic() + options.patience_seconds
-    while True:
+    while not stopped.is_set():
         try:
             return distributed.Client(
                 options.address, timeout=CONNECT_SECONDS, security=security_of(options), set_as_default=False
@@ -59,8 +59,8 @@ def open_client(options: ClusterOptions, stopped: threading.Event) -> tuple[Any,
                     f"--scheduler {options.scheduler}: expected a Dask scheduler, found none within "
                     f"{options.patience_seconds:.0f} s ({error}); start one, or correct the address"
                 ) from error
-            if stopped.wait(1.0):
-                raise CancelledError from error
+            stopped.wait(1.0)
+    raise CancelledError
 
 
 def threads_for(compilers: int) -> int:
