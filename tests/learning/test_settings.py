@@ -14,6 +14,10 @@ def test_settings_of_a_preset_are_changed_by_name():
     assert found.steps == PPO_REFERENCE.steps
     assert settings_of("behavioural-cloning", "default", ["imitation.steps=5"]).imitation.steps == 5
     assert settings_of("behavioural-cloning", "default", ["rule=:never"]) == BcConfig(rule=":never")
+    whole = settings_of("effect-regression", "default", ["modules=0", "most_decisions=0", "independent=0"])
+    assert (whole.modules, whole.most_decisions, whole.independent) == (0, 0, 0)
+    assert settings_of("behavioural-cloning", "default", ["imitation.epochs=0"]).imitation.epochs == 0
+    assert settings_of("es", "default", ["strategy=forward", "scaled=true"]).strategy == "forward"
 
 
 @pytest.mark.parametrize(
@@ -26,6 +30,19 @@ def test_settings_of_a_preset_are_changed_by_name():
         ("ppo", "default", "modules=many", "--setting modules=many: expected a value such as 32, found 'many'"),
         ("ppo", "default", "modules=1.5", "expected a value such as 32, found '1.5'"),
         ("ppo", "default", "credit=all", "expected a value such as 'component', found 'all'"),
+        ("ppo", "default", "modules=0", "--setting modules=0: expected a number above 0, found 0; correct it"),
+        ("ppo", "default", "hidden=[40,0]", "expected a number above 0, found 0"),
+        ("ppo", "default", 'hidden=["40"]', r"expected a value such as \(40, 40, 20\), found "),
+        ("ppo", "default", "hidden=[40.5]", r"expected a value such as \(40, 40, 20\), found "),
+        ("ppo", "default", "distillation.scale=-1", "expected a number from 0, found -1"),
+        ("ppo", "default", "distillation.half_life=0", "expected a number above 0, found 0"),
+        ("ppo", "default", "learning_rate=NaN", "expected a number from 0, found nan"),
+        ("ppo", "default", "learning_rate=1e999", "expected a number from 0, found inf"),
+        ("dqn", "default", "epsilon=1.5", "expected a number above 0 to 1, found 1.5"),
+        ("effect-regression", "default", "fit.epochs=0", "expected a number above 0, found 0"),
+        ("effect-regression", "default", "fit.dropout=2", "expected a number from 0 to 1, found 2"),
+        ("es", "default", "strategy=cmaes", "expected a value such as 'antithetic', found 'cmaes'"),
+        ("es", "default", "ridge=-1", "expected a number from 0, found -1"),
         (
             "bc-max",
             "default",

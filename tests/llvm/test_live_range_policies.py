@@ -309,7 +309,7 @@ def test_what_does_not_pay_elsewhere_is_refused(
         (
             "es",
             Learning(preset=TRIALS, setting=("generations=0",)),
-            "--setting generations: expected at least 1, found 0",
+            "--setting generations=0: expected a number above 0, found 0",
         ),
         (
             "es",
@@ -335,12 +335,11 @@ def test_what_does_not_apply_is_said_before_the_first_compilation(
         learn(compiler, modules, REGALLOC_PRIORITY, algorithm, learning, folder=tmp_path)
 
 
-@pytest.mark.parametrize("cost", [0, -1, 2**32])
 def test_a_cost_that_llvm_does_not_take_is_said_before_the_first_compilation(
-    compiler: ClangCompiler, modules: list[Module], tmp_path: Path, cost: int
+    compiler: ClangCompiler, modules: list[Module], tmp_path: Path
 ):
-    learning = Learning(preset=TRIALS, setting=(f"csr_first_time_costs=[16384, {cost}]",))
-    with pytest.raises(UsageError, match="csr_first_time_costs: expected whole numbers from 1 to 4294967295"):
+    learning = Learning(preset=TRIALS, setting=(f"csr_first_time_costs=[16384, {2**32}]",))
+    with pytest.raises(UsageError, match="csr_first_time_costs: expected whole numbers up to 4294967295"):
         learn(compiler, modules, REGALLOC_WEIGHT, "es", learning, folder=tmp_path)
 
 

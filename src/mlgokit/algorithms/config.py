@@ -5,6 +5,16 @@ import enum
 from dataclasses import dataclass
 from typing import Literal
 
+POSITIVE = frozenset({
+    "batch", "batch_flips", "bytes_per_unit", "csr_first_time_costs", "departures", "epochs", "epsilon", "explorations",
+    "generations", "half_life", "hidden", "huber_bytes", "members", "modules", "opening",
+    "perturbations", "population", "project_share", "radius", "remembered", "sequence", "share", "spread", "steps",
+    "stride", "unit_bytes",
+})  # fmt: skip
+"""Settings that must not be 0, unless they are by default; none is negative."""
+SHARES = frozenset({"decay", "dropout", "epsilon", "flip_probability", "momentum", "project_share", "share"})
+"""Settings that are at most 1."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EffectConfig:
@@ -75,7 +85,8 @@ class RangeTrialsConfig:
     """Score to minimize: cost of spills, reloads and copies; executed instructions, with spills and reloads counted
     twice; or bytes of code."""
     functions: int = 1600
-    """Maximum training functions, drawn evenly over projects from those whose score depends on the policy."""
+    """Maximum training functions, drawn evenly over projects from those whose score depends on the policy; 0 for
+    all."""
     module_functions: int = 60
     """Functions of each module from which the training functions are drawn; 0 for all."""
     share: float = 0.4

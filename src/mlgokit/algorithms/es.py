@@ -31,7 +31,7 @@ def make(task: Task, settings: EsConfig) -> Learner:
     """Make the learner for ``task``.
 
     Raises:
-        UsageError: a setting has no meaning for the strategy, or is out of its range.
+        UsageError: settings contradict each other.
     """
     _check(settings)
     shapes = network.initial(task, settings.hidden, np.random.default_rng(0))
@@ -86,18 +86,14 @@ _GRADIENT_ONLY = ("directions", "scaled", "top", "step", "momentum", "ridge", "t
 
 
 def _check(settings: EsConfig) -> None:
-    """Raise a UsageError for settings that contradict each other or are out of their range."""
-    if not settings.ridge >= 0 or (settings.ridge and settings.strategy == "cma"):
+    """Raise a UsageError for settings that contradict each other."""
+    if settings.top > settings.perturbations:
         raise UsageError(
-            f"--setting ridge: expected 0 or more, and 0 with strategy=cma, found {settings.ridge:g}; correct it"
-        )
-    if not 0 <= settings.top <= settings.perturbations:
-        raise UsageError(
-            f"--setting top: expected 0 to {settings.perturbations}, the number of perturbations, found "
+            f"--setting top: expected at most {settings.perturbations}, the number of perturbations, found "
             f"{settings.top}; correct it"
         )
-    if not 0 <= settings.momentum < 1:
-        raise UsageError(f"--setting momentum: expected 0 or more and less than 1, found {settings.momentum:g}")
+    if settings.momentum == 1:
+        raise UsageError("--setting momentum: expected less than 1, found 1; correct it")
     if settings.strategy == "cma":
         plain = EsConfig()
         if changed := [name for name in _GRADIENT_ONLY if getattr(settings, name) != getattr(plain, name)]:

@@ -36,7 +36,8 @@ def make(task: Task, settings: PpoConfig) -> Learner:
     optimiser = _optimiser(settings)
     temperature = settings.spread if task.kind is AdviceKind.REAL else 1.0
     distillation = settings.distillation
-    _check(settings)
+    if not distillation.hidden:
+        raise UsageError("--setting distillation.hidden: expected at least one layer, found none; give its width")
 
     def start(rng: np.random.Generator) -> State:
         parameters = network.initial(task, settings.hidden, rng)
@@ -105,16 +106,6 @@ def make(task: Task, settings: PpoConfig) -> Learner:
         }, metrics
 
     return Learner(start=start, ask=ask, tell=tell, best=lambda state: network.to_policy(task, current(state)))
-
-
-def _check(settings: PpoConfig) -> None:
-    """Raise a UsageError for settings of the distillation that are out of their range."""
-    found = settings.distillation
-    if not (found.scale >= 0 and found.half_life > 0 and found.stride >= 1 and found.hidden):
-        raise UsageError(
-            f"--setting distillation: expected a scale of 0 or more, a positive half_life, a stride of 1 or more and "
-            f"at least one layer, found {found}; correct it"
-        )
 
 
 def _spans(experiences: Sequence[Experience]) -> npt.NDArray[np.int64]:

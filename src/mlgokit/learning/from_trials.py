@@ -129,7 +129,6 @@ class TrialProblem:
             one.
         size_setting: name of the setting that limits the number of trials, for error messages.
         accepted_options: names of the options about features and objective that apply.
-        positive_settings: names of settings that must be at least 1.
         check_settings: function that raises a :class:`~mlgokit.errors.UsageError` for settings that contradict the
             problem or other options.
         must_pay: whether a policy that is no better than LLVM's heuristic in validation is refused.
@@ -139,7 +138,6 @@ class TrialProblem:
     open_trials: Callable[[Training, State | None], Trials]
     size_setting: str
     accepted_options: Collection[str]
-    positive_settings: Collection[str] = ()
     check_settings: Callable[[Problem, Learning, Any], None]
     must_pay: bool = False
 
@@ -168,10 +166,6 @@ class TrialProblem:
                     f"once, found {value}; leave it out, and give --setting {self.size_setting}=N for fewer trials"
                 )
         settings = settings_of(algorithm, config.preset, config.setting, problem=problem.name)
-        for name in self.positive_settings:
-            value = getattr(settings, name)
-            if value < 1:
-                raise UsageError(f"--setting {name}: expected at least 1, found {value}; give 1 or more")
         self.check_settings(problem, config, settings)
         return settings
 

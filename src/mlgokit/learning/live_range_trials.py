@@ -205,11 +205,12 @@ class RangeFunctions:
         return linear_policy(self.problem, self.features, self.normaliser, weights, gate=self.gate)
 
     def draw(self, functions: Iterable[FunctionId], most: int, rng: np.random.Generator) -> tuple[ModuleFunctions, ...]:
-        """Draw at most ``most`` of the functions, evenly over projects; return them grouped by module."""
+        """Draw at most ``most`` of the functions, or all for 0, evenly over projects; return them by module."""
         by_project: dict[str, list[FunctionId]] = {}
         for index, key in sorted(functions):
             by_project.setdefault(self.training[index][0].project, []).append((index, key))
-        counts = _share_evenly([len(mine) for mine in by_project.values()], most)
+        sizes = [len(mine) for mine in by_project.values()]
+        counts = _share_evenly(sizes, most or sum(sizes))
         keys: dict[int, list[int]] = {}
         for mine, count in zip(by_project.values(), counts, strict=True):
             drawn: list[int] = np.sort(rng.permutation(len(mine))[:count]).tolist()

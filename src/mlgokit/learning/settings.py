@@ -4,16 +4,19 @@ import contextlib
 import dataclasses
 import enum
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal, cast, get_type_hints
 
 import tyro
 
+from mlgokit.algorithms.config import POSITIVE, SHARES
 from mlgokit.algorithms.registry import LEARNERS, check_framework
 from mlgokit.basic import Basic
 from mlgokit.compiler.objects.measure import Objective
+from mlgokit.decode import decode
 from mlgokit.errors import CorpusError, InputError, UsageError
 from mlgokit.files import digest_file
 from mlgokit.module import Module
@@ -174,7 +177,7 @@ def settings_of(algorithm: str, preset: str, changes: Sequence[str], *, problem:
     """Look up the settings of a preset for a problem, and apply changes such as ``modules=8``.
 
     Raises:
-        UsageError: there is no such algorithm, preset or setting, or its value is not of its type.
+        UsageError: there is no such algorithm, preset or setting, or its value is not of its type or range.
 
     Example:
         >>> settings_of("ppo", "reference", ["modules=8", "hidden=[4]"]).hidden
@@ -199,7 +202,7 @@ def _replace_setting(settings: Any, name: str, value: str, *, shown: str) -> Any
     fields = [field.name for field in dataclasses.fields(settings)]
     if first not in fields:
         raise UsageError(f"--setting {shown}: expected one of {', '.join(fields)}, found {first!r}; name one of these")
-    old = getattr(settings, first)
+    old, kind = getattr(settings, first), get_type_hints(settings.__class__)[first]
     if rest or dataclasses.is_dataclass(old):
         if not rest or not dataclasses.is_dataclass(old):
             raise UsageError(
@@ -207,21 +210,24 @@ def _replace_setting(settings: Any, name: str, value: str, *, shown: str) -> Any
                 f"found {name!r}; correct the name"
             )
         return dataclasses.replace(settings, **{first: _replace_setting(old, rest, value, shown=shown)})
-    return dataclasses.replace(settings, **{first: _parse_value(old, value, shown)})
+    new = _parse_value(kind, old, value, shown)
+    _check_range(first, new, positive=first in POSITIVE and getattr(settings.__class__(), first) != 0, shown=shown)
+    return dataclasses.replace(settings, **{first: new})
 
 
-def _parse_value(old: object, text: str, shown: str) -> object:
-    """Parse ``text`` as a value of the type of ``old``."""
-    new: object = None
-    with contextlib.suppress(ValueError):
-        if isinstance(old, enum.Enum):
-            return type(old)(text)
-        new = text if isinstance(old, str) else json.loads(text)
-    if isinstance(old, tuple) and isinstance(new, list):
-        return tuple(cast("list[object]", new))
-    if isinstance(old, float) and type(new) is int:
-        return float(new)
-    if type(new) is not type(cast("object", old)):
-        example = repr(cast("object", old.value if isinstance(old, enum.Enum) else old))
-        raise UsageError(f"--setting {shown}: expected a value such as {example}, found {text!r}; correct it")
-    return new
+def _parse_value(kind: Any, old: object, text: str, shown: str) -> object:
+    """Parse ``text``, a word or JSON, as a value of the type ``kind``, of which ``old`` is one."""
+    for read in (str, json.loads):
+        with contextlib.suppress(InputError, ValueError, RecursionError):
+            return decode(kind, read(text), shown)
+    example = repr(old.value if isinstance(old, enum.Enum) else old)
+    raise UsageError(f"--setting {shown}: expected a value such as {example}, found {text!r}; correct it")
+
+
+def _check_range(name: str, value: object, *, positive: bool, shown: str) -> None:
+    """Raise a UsageError if a number, or one of several, is negative or not finite, or out of its setting's range."""
+    most = 1.0 if name in SHARES else sys.float_info.max
+    for number in cast("tuple[object, ...]", value) if isinstance(value, tuple) else (value,):
+        if isinstance(number, (int, float)) and not (0 <= number <= most and (number or not positive)):
+            bounds = f"{'above' if positive else 'from'} 0{' to 1' if name in SHARES else ''}"
+            raise UsageError(f"--setting {shown}: expected a number {bounds}, found {number}; correct it")
