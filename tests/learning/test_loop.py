@@ -5,11 +5,12 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from mlgokit.compiler.caching import CachingCompiler, open_caching
 from mlgokit.compiler.request import CompileRequest, PluginUse
-from mlgokit.errors import UsageError
+from mlgokit.errors import PolicyError, UsageError
 from mlgokit.learning.baselines import compile_defaults
 from mlgokit.learning.loop import learn
 from mlgokit.learning.rollouts import BEST_NAME, INNER_MARGIN
@@ -18,7 +19,9 @@ from mlgokit.learning.settings import Learning
 from mlgokit.learning.task import make_task, split_modules
 from mlgokit.learning.training import Learned
 from mlgokit.module import Module
-from mlgokit.policy.store import policy_bytes
+from mlgokit.policy.network import Layer, OutputKind, Policy
+from mlgokit.policy.normaliser import SignedLog
+from mlgokit.policy.store import policy_bytes, save_policy
 from mlgokit.problems import INLINE_SIZE
 from mlgokit.tables.decisions import parse_table
 from mlgokit.testing import FakeCompiler, ToyCall, ToyModule, toy_compiler, toy_source
@@ -251,7 +254,9 @@ def test_modules_kept_apart_to_judge_are_not_drawn_to_teach(compiler: CachingCom
     assert task.place.tolist() == list(range(len(taught)))
 
 
-def test_llvms_own_features_alone_are_what_a_build_of_llvm_has(compiler: CachingCompiler, modules: list[Module]):
+def test_llvms_own_features_alone_are_what_a_build_of_llvm_has(
+    compiler: CachingCompiler, modules: list[Module], tmp_path: Path
+):
     baselines = compile_defaults(compiler, modules, INLINE_SIZE)
     known = dataclasses.replace(baselines, available=("callee_users", "callee_is_discardable"))
     config = Learning(features="llvm")
@@ -259,3 +264,16 @@ def test_llvms_own_features_alone_are_what_a_build_of_llvm_has(compiler: Caching
     task = make_task(known, range(len(modules)), config, algorithm="effect-regression")
 
     assert task.features == ("callee_users",)
+    start = tmp_path / "start.policy"
+    one = np.ones(2, np.float32)
+    policy = Policy(
+        problem=INLINE_SIZE.name,
+        features=known.available,
+        normaliser=SignedLog(mean=0 * one, scale=one, clip=4.0),
+        layers=(Layer(np.zeros((1, 2, 2), np.float32), np.zeros((1, 2), np.float32)),),
+        output=OutputKind.LOGITS,
+    )
+    save_policy(policy, start)
+    make_task(known, range(len(modules)), Learning(start=start), algorithm="ppo")
+    with pytest.raises(PolicyError, match="sends without our plugin, found 'callee_is_discardable'; start from"):
+        make_task(known, range(len(modules)), dataclasses.replace(config, start=start), algorithm="ppo")

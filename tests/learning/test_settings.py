@@ -1,9 +1,13 @@
+from pathlib import Path
+
 import pytest
 
 from mlgokit.algorithms.config import PPO_REFERENCE, BcConfig, Credit, RangeTrialsConfig
 from mlgokit.compiler.objects.measure import Objective
 from mlgokit.errors import UsageError
+from mlgokit.learning.loop import source_of
 from mlgokit.learning.settings import Learning, check_learning, find_replaced_option, settings_of
+from mlgokit.problems import PROBLEMS
 
 
 def test_settings_of_a_preset_are_changed_by_name():
@@ -120,6 +124,32 @@ def test_the_preset_of_trials_is_for_what_is_learned_from_trials():
 def test_numbers_are_checked(config: Learning, message: str):
     with pytest.raises(UsageError, match=message):
         check_learning(config)
+
+
+@pytest.mark.parametrize(
+    ("problem", "algorithm", "config", "message"),
+    [
+        ("pass-selection", "effect-regression", Learning(iterations=5), "--iterations: expected no such option for "),
+        ("pass-selection", "effect-regression", Learning(validation_share=0.5), "--validation-share: expected no "),
+        ("pass-selection", "effect-regression", Learning(patience=2), "--patience: expected no such option for "),
+        ("regalloc-priority", "es", Learning(preset="trials", iterations=5), "bounded by --setting generations=N"),
+        ("regalloc-priority", "es", Learning(preset="trials", evaluate_every=1), "--evaluate-every: expected no such"),
+        (
+            "regalloc-eviction",
+            "ppo",
+            Learning(objective=Objective.OBJECT_TEXT),
+            "--objective: expected no such option for",
+        ),
+        ("inline-size", "effect-regression", Learning(normaliser="quantile"), "--normaliser: expected no such option "),
+        ("inline-size", "effect-regression", Learning(vocab=Path("v")), "--vocab: expected no such option with effect"),
+        ("inline-size", "ppo", Learning(vocab=Path("v"), normaliser="quantile"), "--normaliser: .* with --vocab"),
+        ("inline-size", "ppo", Learning(start=Path("p"), vocab=Path("v")), "--vocab: .* with --start, whose policy"),
+        ("inline-size", "ppo", Learning(start=Path("p"), excluded=()), "--excluded: .* with --start, whose policy"),
+    ],
+)
+def test_options_without_effect_are_refused(problem: str, algorithm: str, config: Learning, message: str):
+    with pytest.raises(UsageError, match=message):
+        source_of(PROBLEMS[problem], config.preset).check(PROBLEMS[problem], algorithm, config)
 
 
 def test_a_run_without_a_budget_has_one():

@@ -119,7 +119,7 @@ def run(config: Train, *, report: Report = say_nothing) -> Trained:
         modules = training_modules(corpus.modules, known_contents(corpus.folder, corpus.modules))
         if config.problem == INLINE_SIZE.name:
             warn_about_levels(modules, report)
-        settings = learning.identity_settings()
+        settings = learning.resolve(algorithm).identity_settings()
         workspace.claim(
             kind="policy",
             config={"algorithm": algorithm, "problem": config.problem, **settings},
@@ -161,13 +161,13 @@ def _write(folder: Path, learned: Learned, made_by: dict[str, Any]) -> Trained:
 
 
 def _algorithm_and_preset(config: Train) -> tuple[str, Learning]:
-    """The algorithm, and the loop's settings with nothing left to the preset; the problem decides the defaults."""
+    """The algorithm, and the loop's settings with its preset; the problem decides the defaults."""
     algorithm, learning = config.algorithm, config.learning
     if algorithm is None:
         algorithm, preset = default_learner(config.problem)
         if learning.preset == LIKE_PRESET.preset:
             learning = dataclasses.replace(learning, preset=preset)
-    return algorithm, learning.resolve(algorithm)
+    return algorithm, learning
 
 
 def _in_words(value: object) -> str:

@@ -21,7 +21,7 @@ from mlgokit.compiler.request import HEURISTIC, Compiler, CompileRequest, Plugin
 from mlgokit.compiler.reuse.trials import Series, Stage, TrialRequest
 from mlgokit.errors import UsageError
 from mlgokit.learning.run_folder import Counters, Row
-from mlgokit.learning.settings import LIKE_PRESET, Learning, settings_of
+from mlgokit.learning.settings import Learning, refuse_options, settings_of
 from mlgokit.learning.training import Learned, Training
 from mlgokit.learning.validation import Validation
 from mlgokit.module import Module
@@ -35,6 +35,7 @@ REFUSED_NAME = "refused.policy"
 """File of a policy that was refused because it does not help on projects outside its training set."""
 TRIAL_SECONDS = 10.0
 """Limit on the processor time of one trial."""
+_OPTIONS = {field.name for field in dataclasses.fields(Learning)} - {"preset", "setting", "seed"}
 _COMPLETED = ("reward", "reward_least", "reward_most", "validation_gain")
 """Columns of the last row that are set by the validation if trials of single decisions gave no reward."""
 
@@ -128,7 +129,7 @@ class TrialProblem:
         open_trials: function that compiles what every turn needs; takes the state of an interrupted run, if there is
             one.
         size_setting: name of the setting that limits the number of trials, for error messages.
-        accepted_options: names of the options about features and objective that apply.
+        accepted_options: names of the options of the loop that apply beside preset, settings and seed.
         check_settings: function that raises a :class:`~mlgokit.errors.UsageError` for settings that contradict the
             problem or other options.
         must_pay: whether a policy that is no better than LLVM's heuristic in validation is refused.
@@ -152,19 +153,8 @@ class TrialProblem:
                 f"algorithm {algorithm}: expected {self.algorithm} for {problem.name}, which learns from trials of "
                 "single functions; leave --algorithm out"
             )
-        for name in sorted({"excluded", "features", "normaliser", "objective"} - set(self.accepted_options)):
-            if getattr(config, name) != getattr(LIKE_PRESET, name):
-                raise UsageError(
-                    f"--{name}: expected no such option for {problem.name}, where it has no effect, found "
-                    f"{getattr(config, name)}; leave it out"
-                )
-        given = {"--start": config.start, "--vocab": config.vocab, "--compilations": config.compilations}
-        for option, value in given.items():
-            if value is not None:
-                raise UsageError(
-                    f"{option}: expected no such option for {problem.name}, whose trials are made once and fitted "
-                    f"once, found {value}; leave it out, and give --setting {self.size_setting}=N for fewer trials"
-                )
+        where = f"for {problem.name}, whose trials are bounded by --setting {self.size_setting}=N"
+        refuse_options(config, sorted(_OPTIONS - set(self.accepted_options)), where=where)
         settings = settings_of(algorithm, config.preset, config.setting, problem=problem.name)
         self.check_settings(problem, config, settings)
         return settings

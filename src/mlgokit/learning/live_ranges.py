@@ -251,8 +251,8 @@ def _to_rows(functions: Iterable[FunctionId]) -> npt.NDArray[Any]:
 LIVE_RANGES = TrialProblem(
     algorithm="es",
     open_trials=open_ranges,
-    size_setting="functions",
-    accepted_options=("excluded", "features"),
+    size_setting="generations",
+    accepted_options=("excluded", "features", "validation_share"),
     check_settings=_check,
     must_pay=True,
 )

@@ -81,16 +81,17 @@ def learn(
         ToolError: JAX is not installed.
         UsageError: the settings contradict themselves or do not apply, or no policy improves on LLVM.
     """
-    check_learning(config)
     source = source_of(problem, config.preset)
     settings = source.check(problem, algorithm, config)
+    config = config.resolve(algorithm)
+    check_learning(config)
     check_ready(modules)
     training = Training(
         compiler=compiler,
         modules=tuple(modules),
         problem=problem,
         algorithm=algorithm,
-        config=config.resolve(algorithm),
+        config=config,
         settings=settings,
         folder=folder,
         report=report,

@@ -18,7 +18,7 @@ from mlgokit.algorithms.registry import LEARNERS, check_learner, make_learner
 from mlgokit.learning.baselines import Baselines, compile_defaults
 from mlgokit.learning.experiences import Collected, compile_proposals
 from mlgokit.learning.run_folder import Counters, Row
-from mlgokit.learning.settings import Learning, settings_of
+from mlgokit.learning.settings import Learning, refuse_options, settings_of
 from mlgokit.learning.task import make_task, split_modules
 from mlgokit.learning.training import Learned, Training
 from mlgokit.learning.validation import (
@@ -46,10 +46,19 @@ class Rollouts:
         """Check the options of a training, and return the settings of its algorithm.
 
         Raises:
-            UsageError: there is no such algorithm or setting, or the algorithm cannot learn the problem.
+            UsageError: there is no such algorithm or setting, the algorithm cannot learn the problem, or an option has
+                no effect.
         """
         settings = settings_of(algorithm, config.preset, config.setting, problem=problem.name)
         check_learner(algorithm, problem)
+        if problem.by_regalloc_cost:
+            refuse_options(config, ("objective",), where=f"for {problem.name}")
+        if LEARNERS[algorithm].fits_normaliser:
+            refuse_options(config, ("vocab", "normaliser"), where=f"with {algorithm}, which fits a normaliser itself")
+        if config.start is not None:
+            refuse_options(config, ("vocab", "normaliser", "excluded"), where="with --start, whose policy has its own")
+        if config.vocab is not None:
+            refuse_options(config, ("normaliser",), where="with --vocab")
         return settings
 
     def open(self, training: Training, checkpoint: State | None) -> "RolloutRun":

@@ -5,7 +5,7 @@ import dataclasses
 import enum
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast, get_type_hints
@@ -157,6 +157,21 @@ def check_learning(config: Learning) -> None:
             "--patience: expected validations to count, found none because of --evaluate-every 0; set --evaluate-every "
             "to 1 or more"
         )
+
+
+def refuse_options(config: Learning, names: Iterable[str], *, where: str) -> None:
+    """Refuse options that are given although they have no effect; ``where`` says in what case, for the error.
+
+    Raises:
+        UsageError: one of these options is given.
+    """
+    for name in names:
+        value = getattr(config, name)
+        if value != getattr(LIKE_PRESET, name):
+            raise UsageError(
+                f"--{name.replace('_', '-')}: expected no such option {where}, where it has no effect, found {value}; "
+                "leave it out"
+            )
 
 
 def check_ready(modules: Sequence[Module]) -> None:

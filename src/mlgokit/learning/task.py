@@ -104,16 +104,14 @@ def _fit_normaliser(
 def _load_start(config: Learning, baselines: Baselines, algorithm: str) -> Policy:
     """Load the policy to start from, converted to the kind of output that the learner has."""
     assert config.start is not None  # noqa: S101  (looked at by the caller)
-    if config.vocab is not None:
-        raise UsageError(
-            "--start: expected no --vocab with it, as the policy has a normaliser of its own, found both; leave one out"
-        )
     policy = restrict_to_targets(load_policy(config.start, problem=baselines.problem.name), baselines.modules)
-    missing = [name for name in policy.features if name not in baselines.available]
+    own = config.features == "llvm"
+    known = {name for name in baselines.available if not own or name in baselines.problem.feature_names}
+    missing = [name for name in policy.features if name not in known]
     if missing:
         raise PolicyError(
-            f"policy {config.start}: expected features that this compiler sends, found {missing[0]!r}; "
-            "start from a policy that was made for this compiler"
+            f"policy {config.start}: expected features that this compiler sends{' without our plugin' if own else ''}, "
+            f"found {missing[0]!r}; start from a policy that was made for this compiler"
         )
     if policy.output is not OutputKind.EFFECT_BYTES or algorithm == "effect-regression":
         return policy
