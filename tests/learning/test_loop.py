@@ -13,6 +13,8 @@ from mlgokit.compiler.request import CompileRequest, PluginUse
 from mlgokit.errors import PolicyError, UsageError
 from mlgokit.learning.baselines import compile_defaults
 from mlgokit.learning.loop import learn
+from mlgokit.learning.page import training_page
+from mlgokit.learning.record import FORMAT, FORMAT_VERSION, TrainingRecord
 from mlgokit.learning.rollouts import BEST_NAME, INNER_MARGIN
 from mlgokit.learning.run_folder import rounds_of
 from mlgokit.learning.settings import Learning
@@ -242,6 +244,22 @@ def test_every_module_teaches_and_members_judge_on_projects_they_do_not_know(
     # Of two members each knows one of the two projects, so that four modules are judged by networks of one member.
     judges = {use.policies[INLINE_SIZE.name] for _, use in uses(fake)[-4:]}
     assert len(judges) == 2
+
+
+def test_a_last_policy_that_is_validated_at_the_end_is_in_the_report(
+    compiler: CachingCompiler, modules: list[Module], tmp_path: Path
+):
+    done = train(compiler, modules, tmp_path / "train", iterations=1, evaluate_every=2, validation_share=0.5)
+
+    assert math.isnan(done.rows[-1]["validation_gain"])
+    assert (done.judged, done.counters.evaluations, done.counters.best_turn) == (2, 2, 1)
+    assert [module.project for module in done.judged_modules] == ["q", "q"]
+    record = TrainingRecord.from_json(
+        {"format": FORMAT, "format_version": FORMAT_VERSION, "policy": "p", **done.to_json()}
+    )
+    assert training_page(record).headline.startswith("In validation, ")
+    whole = train(compiler, modules, tmp_path / "train", iterations=2, evaluate_every=2, validation_share=0.5)
+    assert whole.counters.evaluations == 2
 
 
 def test_modules_kept_apart_to_judge_are_not_drawn_to_teach(compiler: CachingCompiler, modules: list[Module]):

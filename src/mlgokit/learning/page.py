@@ -60,13 +60,10 @@ def training_page(record: TrainingRecord, extra: Sequence[Part] = ()) -> Page:
 
 def _headline(record: TrainingRecord) -> str:
     """Say the best gain in validation, and in which turn it was."""
-    judged = [turn for turn in record.rounds if math.isfinite(turn.validation_gain)]
-    if judged:
-        best = max(judged, key=lambda turn: turn.validation_gain)
-        return (
-            f"In validation, {percent(-best.validation_gain)} against LLVM's heuristic at turn {best.round + 1} of "
-            f"{len(record.rounds)}."
-        )
+    gain = record.counters.get("best_gain", math.nan)
+    if math.isfinite(gain):
+        turn = record.counters["best_turn"]
+        return f"In validation, {percent(-gain)} against LLVM's heuristic at turn {turn:.0f} of {len(record.rounds)}."
     return f"{len(record.rounds):,} turns without validation."
 
 

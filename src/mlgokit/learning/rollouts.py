@@ -158,15 +158,33 @@ class RolloutRun:
         )
 
     def finish(self, state: State, counters: Counters, rows: Sequence[Row]) -> Learned:
-        """Choose the policy that was best in validation, and summarise the run."""
+        """Choose the policy that was best in validation, after validating the last one, and summarise the run.
+
+        The folder stays as it is, since the run may be continued with a larger budget.
+
+        On training modules, only those members of an ensemble are validated that were not fitted on the module's
+        project, which says little about the whole ensemble. The last policy, which was fitted to the most labels, is
+        then chosen unless another one is better by a margin.
+        """
+        folder, gain = self.training.folder, rows[-1]["validation_gain"]
+        judged = read_validated(folder) if counters.best_turn else ()
+        if self.validation_indices and math.isnan(gain):
+            validation = self._validate_policy(state)
+            gain = validation.gain
+            counters = dataclasses.replace(counters, evaluations=counters.evaluations + len(self.validation_indices))
+            if gain > counters.best_gain:
+                judged = validation.modules
+                counters = dataclasses.replace(counters, best_turn=counters.turn, best_gain=gain)
+        within = set(self.validation_indices) <= set(self.training_indices)
+        is_last = counters.best_turn in (0, counters.turn) or (within and counters.best_gain <= gain + INNER_MARGIN)
         return Learned(
-            policy=self._choose_policy(state, counters, rows),
+            policy=self.learner.best(state) if is_last else load_policy(folder / BEST_NAME),
             counters=counters,
             rows=tuple(rows),
             taught=len(self.training_indices),
             judged=len(self.validation_indices),
             left_out=self.baselines.left_out,
-            judged_modules=read_validated(self.training.folder) if counters.best_turn else (),
+            judged_modules=judged,
         )
 
     def _validate_policy(self, state: State) -> Validation:
@@ -196,28 +214,6 @@ class RolloutRun:
         return validation.gain, dataclasses.replace(
             counters, best_turn=counters.turn, best_gain=validation.gain, stale=0
         )
-
-    def _choose_policy(self, state: State, counters: Counters, rows: Sequence[Row]) -> Policy:
-        """Choose the policy that validated best, after validating the last one without changing the checkpoint.
-
-        On training modules, only those members of an ensemble are validated that were not fitted on the module's
-        project, which says little about the whole ensemble. The last policy, which was fitted to the most labels, is
-        then chosen unless another one is better by a margin.
-        """
-        last = self.learner.best(state)
-        if not self.validation_indices:
-            return last
-        gains = [row["validation_gain"] for row in rows if math.isfinite(row["validation_gain"])]
-        if (
-            set(self.validation_indices) <= set(self.training_indices)
-            and gains
-            and counters.best_gain <= gains[-1] + INNER_MARGIN
-        ):
-            return last
-        is_validated = counters.turn % (self.training.config.evaluate_every or 1) == 0
-        if not is_validated and self._validate_policy(state).gain > counters.best_gain:
-            return last
-        return load_policy(self.training.folder / BEST_NAME) if counters.best_turn else last
 
     def _report_of_all_turns(self, counters: Counters, asked: int, title: str) -> Report:
         """Make a progress report that counts the compilations of all turns."""
