@@ -70,19 +70,20 @@ def additive_scores(before: Floats, after: Floats, score: AllocationScore) -> tu
 
     Args:
         before: [N, 9] the :data:`~mlgokit.compiler.reuse.trials.MEASURES` of the functions before.
-        after: [N, 9] their measures after.
+        after: [N, 9] their measures after; NaN where the allocation failed, which has a penalty.
         score: the score and its unit, as in :func:`changes`.
     """
-    worse = changes(before, after, score)
+    works: npt.NDArray[np.bool_] = np.all(np.isfinite(after), axis=1)
+    worse = changes(before, np.where(works[:, None], after, before), score)
     then = (
         before @ _BYTE_WEIGHTS if score == "bytes" else np.full(len(before), 100.0 if score == "spill-cost" else 1000.0)
     )
-    return then, then + worse
+    return then, np.where(works, then + worse, _FAILURE_FACTOR * then)
 
 
 _MOST_UNITS = 15.5
 """Bound of a policy's output for any live range, so that none is clipped (docs/formats.md, "The arithmetic")."""
-FAILURE_FACTOR = 2.0
+_FAILURE_FACTOR = 2.0
 """A policy that fails on a function gets this multiple of the function's score before."""
 
 
@@ -141,17 +142,10 @@ def rewards(measured: Floats, project: npt.NDArray[np.int64], score: AllocationS
     then = additive_scores(before, before, score)[0]
     found: list[Floats] = []
     shares: list[float] = []
-    columns = [_after(before, measured[:, place], score) for place in range(1, measured.shape[1])]
+    columns = [additive_scores(before, measured[:, place], score)[1] for place in range(1, measured.shape[1])]
     now = np.stack(columns, axis=1)
     for number in np.unique(project):
         mine = project == number
         found.append(1 - now[mine].sum(axis=0) / max(float(then[mine].sum()), 1e-9))
         shares.append(float(np.sqrt(mine.sum())))
     return 100 * np.average(np.stack(found), axis=0, weights=shares)
-
-
-def _after(before: Floats, after: Floats, score: AllocationScore) -> Floats:
-    """Compute the scores [N] of functions after, with the penalty where the allocation failed (NaN)."""
-    works: npt.NDArray[np.bool_] = np.all(np.isfinite(after), axis=1)
-    then, now = additive_scores(before, np.where(works[:, None], after, before), score)
-    return np.where(works, now, FAILURE_FACTOR * then)

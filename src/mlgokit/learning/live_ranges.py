@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from mlgokit.algorithms.config import RangeTrialsConfig
 from mlgokit.algorithms.learner import Floats, State
-from mlgokit.algorithms.live_range_search import FAILURE_FACTOR, rewards, single_weights
+from mlgokit.algorithms.live_range_search import rewards, single_weights
 from mlgokit.compiler.pool import parallel
 from mlgokit.compiler.reuse.trials import MEASURES
 from mlgokit.errors import CorpusError, UsageError
@@ -141,11 +141,10 @@ class RangeLearning:
         del state
 
         def measure(module: Module, keys: Sequence[int]) -> tuple[Floats, Floats]:
-            """Measure functions under LLVM's heuristic and under the policy; a failed trial counts as a larger cost."""
+            """Measure functions under LLVM's heuristic and under the policy; NaN where the policy failed."""
             trials = try_ranges(self.training.compiler, module, self.training.problem, keys, [policy])
-            measured = np.array(list(trials.measured.values())).reshape(-1, 2, len(MEASURES))
-            before, after = measured.swapaxes(0, 1)
-            return before, np.where(np.isfinite(after), after, FAILURE_FACTOR * before)
+            before, after = np.array(list(trials.measured.values())).reshape(-1, 2, len(MEASURES)).swapaxes(0, 1)
+            return before, after
 
         validation = validate_functions(
             self.functions.validation,

@@ -133,7 +133,7 @@ def validate_functions(
     Args:
         parts: modules with trial keys of their functions.
         measure: function that returns the :data:`~mlgokit.compiler.reuse.trials.MEASURES` [N, 9] of a module's N
-            functions under LLVM's heuristic, and those under the policy, without the functions that failed.
+            functions under LLVM's heuristic, and those under the policy, NaN where it failed.
         score: score to validate; that of a module is the sum over its functions.
         workers: number of modules at once.
         report: receives the progress.
