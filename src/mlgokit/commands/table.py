@@ -3,7 +3,7 @@
 import enum
 import importlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ class Command:
     ``run`` returned; without it, 0.
 
     Attributes:
-        module: file below ``commands/``, with dots.
-        kind: the name in it of the configuration, a dataclass whose docstrings are the help.
+        module: file below ``commands/``, with dots; that of the command's name if not given.
+        kind: the name in it of the configuration, a dataclass whose docstrings are the help; by default the last word.
         group: where ``mlgokit --help`` has it.
         summary: what it does, in a line of that.
         folder: the option that names the folder which grows with a run; without it, there is none to speak of.
@@ -40,8 +40,8 @@ class Command:
             them has settings: ``mlgokit.toml`` may say any of its options.
     """
 
-    module: str
-    kind: str
+    module: str = ""
+    kind: str = ""
     group: Group
     summary: str
     folder: str = ""
@@ -78,17 +78,11 @@ class Command:
 
 _DAILY, _LEARNING, _OTHER_TOOLS, _MACHINE = Group
 
-COMMANDS = {
+_DECLARED = {
     "init": Command(
-        module="init",
-        kind="Init",
-        group=_DAILY,
-        summary="write a project's settings, for advise, tune and check",
-        folders=("folder",),
+        group=_DAILY, summary="write a project's settings, for advise, tune and check", folders=("folder",)
     ),
     "tune": Command(
-        module="tune",
-        kind="Tune",
         group=_DAILY,
         summary="search one project for its smallest build",
         folder="folder",
@@ -96,166 +90,65 @@ COMMANDS = {
         run_folders={"--build": "--build-folder", "--cargo": "--link-folder"},
     ),
     "advise": Command(
-        module="advise",
-        kind="Advise",
         group=_DAILY,
         summary="which free flags would make a build smaller",
         folder="folder",
         run_folders={"--build": "--build-folder", "--cargo": "--cargo-folder"},
     ),
-    "size": Command(
-        module="size",
-        kind="Size",
-        group=_DAILY,
-        summary="where the bytes of a program are; two compared",
-        files=("output",),
-    ),
-    "build": Command(module="build", kind="Build", group=_DAILY, summary="run a build with a plugin in its compilers"),
+    "size": Command(group=_DAILY, summary="where the bytes of a program are; two compared", files=("output",)),
+    "build": Command(group=_DAILY, summary="run a build with a plugin in its compilers"),
     "check": Command(
-        module="check",
-        kind="Check",
         group=_DAILY,
         summary="what a plugin still saves today; budgets in CI",
         run_folders={"--build": "--build-folder", "--cargo": "--cargo-folder"},
     ),
     "evaluate": Command(
-        module="evaluate",
-        kind="Evaluate",
-        group=_DAILY,
-        summary="compare two ways to compile, and say whether to ship",
-        files=("output",),
+        group=_DAILY, summary="compare two ways to compile, and say whether to ship", files=("output",)
     ),
     "bench": Command(
-        module="bench",
-        kind="Bench",
         group=_DAILY,
         summary="build and run programs in two ways; count and time",
         files=("output",),
         folders=("folder",),
     ),
-    "explain": Command(module="explain", kind="Explain", group=_DAILY, summary="why one module became what it is"),
+    "explain": Command(group=_DAILY, summary="why one module became what it is"),
     "quickstart": Command(
-        module="quickstart",
-        kind="Quickstart",
-        group=_LEARNING,
-        summary="all steps once, from listed projects to a plugin",
-        folders=("folder",),
+        group=_LEARNING, summary="all steps once, from listed projects to a plugin", folders=("folder",)
     ),
-    "corpus fetch": Command(
-        module="corpus.fetch",
-        kind="Fetch",
-        group=_LEARNING,
-        summary="fetch the sources of listed projects",
-        folders=("folder",),
-    ),
-    "corpus extract": Command(
-        module="corpus.extract",
-        kind="Extract",
-        group=_LEARNING,
-        summary="make a corpus of fetched sources",
-        folder="corpus",
-    ),
+    "corpus fetch": Command(group=_LEARNING, summary="fetch the sources of listed projects", folders=("folder",)),
+    "corpus extract": Command(group=_LEARNING, summary="make a corpus of fetched sources", folder="corpus"),
     "corpus import": Command(
-        module="corpus.import_build",
-        kind="Import",
-        group=_LEARNING,
-        summary="make a corpus of an existing build",
-        folder="corpus",
+        module="corpus.import_build", group=_LEARNING, summary="make a corpus of an existing build", folder="corpus"
     ),
-    "corpus combine": Command(
-        module="corpus.combine",
-        kind="Combine",
-        group=_LEARNING,
-        summary="join several corpora",
-        folders=("corpus",),
-    ),
+    "corpus combine": Command(group=_LEARNING, summary="join several corpora", folders=("corpus",)),
     "corpus link": Command(
-        module="corpus.link",
-        kind="Link",
-        group=_LEARNING,
-        summary="make a corpus of what linkers compile with -flto",
-        folders=("corpus",),
+        group=_LEARNING, summary="make a corpus of what linkers compile with -flto", folders=("corpus",)
     ),
-    "corpus functions": Command(
-        module="corpus.functions",
-        kind="Functions",
-        group=_LEARNING,
-        summary="make a corpus of single functions",
-        folder="corpus",
-    ),
+    "corpus functions": Command(group=_LEARNING, summary="make a corpus of single functions", folder="corpus"),
     "corpus group": Command(
-        module="corpus.group",
-        kind="GroupFunctions",
-        group=_LEARNING,
-        summary="link single functions into larger modules",
-        folder="corpus",
+        kind="GroupFunctions", group=_LEARNING, summary="link single functions into larger modules", folder="corpus"
     ),
     "corpus record": Command(
-        module="corpus.record",
-        kind="Record",
-        group=_LEARNING,
-        summary="run a build, and write down what it compiles",
-        files=("output",),
-        folders=("corpus",),
+        group=_LEARNING, summary="run a build, and write down what it compiles", files=("output",), folders=("corpus",)
     ),
     "corpus override": Command(
-        module="corpus.override",
-        kind="Override",
-        group=_LEARNING,
-        summary="take the options of a local ThinLTO build from its link",
-        folders=("corpus",),
+        group=_LEARNING, summary="take the options of a local ThinLTO build from its link", folders=("corpus",)
     ),
-    "corpus verify": Command(
-        module="corpus.verify",
-        kind="Verify",
-        group=_LEARNING,
-        summary="whether modules give the code of their build",
-    ),
-    "corpus info": Command(module="corpus.info", kind="Info", group=_LEARNING, summary="what is in a corpus"),
-    "corpus split": Command(
-        module="corpus.split",
-        kind="Split",
-        group=_LEARNING,
-        summary="choose the projects to hold out",
-        folders=("corpus",),
-    ),
+    "corpus verify": Command(group=_LEARNING, summary="whether modules give the code of their build"),
+    "corpus info": Command(group=_LEARNING, summary="what is in a corpus"),
+    "corpus split": Command(group=_LEARNING, summary="choose the projects to hold out", folders=("corpus",)),
     "trace": Command(
-        module="trace",
-        kind="Trace",
         group=_LEARNING,
         summary="log what the compiler decides in a corpus",
         folder="output",
         files=("tfrecord", "performance"),
         folders=("store",),
     ),
-    "vocab": Command(
-        module="vocab",
-        kind="Vocab",
-        group=_LEARNING,
-        summary="quantiles of the features of traces",
-        folders=("output",),
-    ),
-    "train": Command(
-        module="train",
-        kind="Train",
-        group=_LEARNING,
-        summary="learn a policy from a corpus",
-        folder="output",
-        folders=("store",),
-    ),
-    "importance": Command(
-        module="importance",
-        kind="Importance",
-        group=_LEARNING,
-        summary="which features decide what a policy does",
-        files=("output",),
-    ),
+    "vocab": Command(group=_LEARNING, summary="quantiles of the features of traces", folders=("output",)),
+    "train": Command(group=_LEARNING, summary="learn a policy from a corpus", folder="output", folders=("store",)),
+    "importance": Command(group=_LEARNING, summary="which features decide what a policy does", files=("output",)),
     "export plugin": Command(
-        module="export",
-        kind="Export",
-        group=_OTHER_TOOLS,
-        summary="policies as a plugin for clang",
-        plugin="output",
+        module="export", kind="Export", group=_OTHER_TOOLS, summary="policies as a plugin for clang", plugin="output"
     ),
     "export policy": Command(
         module="export_policy",
@@ -292,35 +185,22 @@ COMMANDS = {
         summary="policies to be built into an LLVM in release mode",
         folders=("output",),
     ),
-    "import-policy": Command(
-        module="import_policy",
-        kind="ImportPolicy",
-        group=_OTHER_TOOLS,
-        summary="a policy from a TFLite model",
-        files=("output",),
-    ),
-    "compat": Command(
-        module="compat",
-        kind="Compat",
-        group=_OTHER_TOOLS,
-        summary="calls of ml-compiler-opt's tools and mlgo-utils",
-    ),
+    "import-policy": Command(group=_OTHER_TOOLS, summary="a policy from a TFLite model", files=("output",)),
+    "compat": Command(group=_OTHER_TOOLS, summary="calls of ml-compiler-opt's tools and mlgo-utils"),
     "report": Command(
-        module="report",
-        kind="MakeReport",
-        group=_OTHER_TOOLS,
-        summary="a result as a page, HTML and Markdown",
-        files=("output",),
+        kind="MakeReport", group=_OTHER_TOOLS, summary="a result as a page, HTML and Markdown", files=("output",)
     ),
-    "doctor": Command(
-        module="doctor", kind="Doctor", group=_MACHINE, summary="what works with which LLVM on this machine"
-    ),
-    "completion": Command(
-        module="completion", kind="Completion", group=_MACHINE, summary="the completion of bash, zsh or fish"
-    ),
-    "worker": Command(
-        module="worker", kind="Worker", group=_MACHINE, summary="compile here for commands on other machines"
-    ),
+    "doctor": Command(group=_MACHINE, summary="what works with which LLVM on this machine"),
+    "completion": Command(group=_MACHINE, summary="the completion of bash, zsh or fish"),
+    "worker": Command(group=_MACHINE, summary="compile here for commands on other machines"),
+}
+COMMANDS = {
+    name: replace(
+        one,
+        module=one.module or name.replace(" ", ".").replace("-", "_"),
+        kind=one.kind or name.rpartition(" ")[2].title().replace("-", ""),
+    )
+    for name, one in _DECLARED.items()
 }
 """Every command by its words, in the order of the help."""
 GROUPS = {
