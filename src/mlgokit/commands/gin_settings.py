@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -67,6 +67,20 @@ _SETTINGS: Mapping[str, Mapping[str, str]] = {
     },
 }
 """By algorithm, bindings and the setting that has the same meaning."""
+_OF_ES: Mapping[str, Mapping[str, dict[str, str]]] = {
+    "BlackboxLearnerConfig.blackbox_optimizer": {
+        "MONTE_CARLO": {},
+        "TRUST_REGION": {"step": "trust-region"},
+        "SKLEARN_REGRESSION": {"ridge": "0.01"},
+    },
+    "BlackboxLearnerConfig.estimator_type": {
+        "ANTITHETIC": {"strategy": "antithetic"},
+        "FORWARD_FD": {"strategy": "forward"},
+    },
+    "train.gradient_ascent_optimizer_type": {"ADAM": {"step": "adam"}, "MOMENTUM": {"step": "momentum"}},
+    "BlackboxLearnerConfig.fvalues_normalization": {"True": {"ranks": "false"}},
+}
+"""Of evolution strategies, bindings and the settings that each of their values means."""
 _FIXED: Mapping[str, tuple[Value, ...]] = {
     "AdamOptimizer.epsilon": (3.125e-4,),
     "BehavioralCloningAgent.gradient_clipping": (None,),
@@ -206,8 +220,10 @@ def _settings(rest: dict[str, Value], algorithm: str) -> dict[str, str]:
         if binding in rest:
             settings[name] = _typed(rest.pop(binding))
     if algorithm == "es":
-        for binding, read in _OF_ES.items():
-            if binding in rest and (found := read(rest[binding])) is not None:
+        for binding, known in _OF_ES.items():
+            value = rest.get(binding)
+            found = known.get(value.last if isinstance(value, Reference) else repr(value))
+            if found is not None:
                 settings |= found
                 del rest[binding]
     return settings
@@ -242,33 +258,6 @@ def _take_dropout(rest: dict[str, Value], binding: str, inner: str, settings: di
         del rest[binding]
         if rates != {None}:
             settings[f"{inner}dropout"] = _typed(rates.pop())
-
-
-def _optimizer(value: Value) -> dict[str, str] | None:
-    known = {
-        "MONTE_CARLO": dict[str, str](),
-        "TRUST_REGION": {"step": "trust-region"},
-        "SKLEARN_REGRESSION": {"ridge": "0.01"},
-    }
-    return known.get(value.last) if isinstance(value, Reference) else None
-
-
-def _estimator(value: Value) -> dict[str, str] | None:
-    known = {"ANTITHETIC": {"strategy": "antithetic"}, "FORWARD_FD": {"strategy": "forward"}}
-    return known.get(value.last) if isinstance(value, Reference) else None
-
-
-def _ascent(value: Value) -> dict[str, str] | None:
-    known = {"ADAM": {"step": "adam"}, "MOMENTUM": {"step": "momentum"}}
-    return known.get(value.last) if isinstance(value, Reference) else None
-
-
-_OF_ES: Mapping[str, Callable[[Value], dict[str, str] | None]] = {
-    "BlackboxLearnerConfig.blackbox_optimizer": _optimizer,
-    "BlackboxLearnerConfig.estimator_type": _estimator,
-    "train.gradient_ascent_optimizer_type": _ascent,
-    "BlackboxLearnerConfig.fvalues_normalization": lambda value: {"ranks": "false"} if value is True else None,
-}
 
 
 def _vocabulary(rest: dict[str, Value], folders: Sequence[Path]) -> list[str]:
