@@ -1,9 +1,8 @@
 """The command that compares the code of a corpus with that of the build it came from."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import cast, get_args
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from mlgokit.corpus.sources.projects import load_projects
 from mlgokit.corpus.verify import Reference, VerifyResult, compile_in_one_step, objects_of_build, verify_corpus
 from mlgokit.errors import MlgokitError, UsageError
 from mlgokit.locks import reading
-from mlgokit.manifest import MANIFEST_NAME
+from mlgokit.manifest import read_config
 from mlgokit.progress import Report, say_nothing
 
 
@@ -85,7 +84,8 @@ def _reference(config: Verify, corpus: Corpus, toolchain: Toolchain) -> Referenc
     if config.objects is not None:
         return objects_of_build(config.objects)
     if config.compile_commands is not None:
-        recorded = _read_recorded_commands(config.corpus)
+        settings = read_config(config.corpus)
+        recorded = {key: value for key, value in settings.items() if isinstance(value, str)}
         level = recorded.get("level")
         return build_reference(
             config.compile_commands,
@@ -108,23 +108,9 @@ def _reference(config: Verify, corpus: Corpus, toolchain: Toolchain) -> Referenc
 
 def _options(folder: Path) -> tuple[str, ...]:
     """What the driver was given for each module, as far as the corpus says so."""
-    recorded = _settings(folder).get("options")
+    recorded = read_config(folder).get("options")
     words = cast("list[object]", recorded) if isinstance(recorded, list) else []
     return recognize_options([word for word in words if isinstance(word, str)]) or OPTIONS
-
-
-def _read_recorded_commands(folder: Path) -> dict[str, str | None]:
-    """With which settings the corpus was imported; nothing if it was not made here."""
-    return {key: value if isinstance(value, str) else None for key, value in _settings(folder).items()}
-
-
-def _settings(folder: Path) -> dict[str, object]:
-    try:
-        manifest: object = json.loads((folder / MANIFEST_NAME).read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return {}
-    config: Any = cast("dict[str, Any]", manifest).get("config") if isinstance(manifest, dict) else None
-    return cast("dict[str, object]", config) if isinstance(config, dict) else {}
 
 
 def exit_code(config: Verify, result: VerifyResult) -> int:  # noqa: ARG001  (as of other commands)
