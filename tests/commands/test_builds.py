@@ -112,7 +112,7 @@ def test_recording_an_empty_or_missing_command_is_misuse(command: tuple[str, ...
 
 
 def test_an_import_says_what_came_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    failures = tuple(ModuleFailure(name=f"p/{index}.o", project="p", reason="no") for index in range(30))
+    failures = tuple(ModuleFailure(name=f"p/{index}.o", project="p", reason="no") for index in range(20))
     seen: dict[str, Any] = {}
 
     def import_commands(database: Path, **options: Any) -> ImportedCommands:

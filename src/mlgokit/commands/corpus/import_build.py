@@ -12,7 +12,6 @@ from mlgokit.builds.corpus import ANY_COMMANDS
 from mlgokit.commands.options import Databases
 from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.corpus.build_notes import profile_sentences
-from mlgokit.corpus.corpus import ModuleFailure
 from mlgokit.corpus.front_end import ExtractionLimits, Level
 from mlgokit.corpus.importers.bitcode_files import import_bitcode, import_local_thinlto
 from mlgokit.corpus.importers.compile_commands import read_compile_commands
@@ -30,8 +29,6 @@ from mlgokit.corpus.writer import Imported
 from mlgokit.disk import Room
 from mlgokit.errors import UsageError
 from mlgokit.progress import Report, say_nothing
-
-_EXAMPLES = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -300,10 +297,5 @@ def counts(imported: Imported) -> dict[str, Any]:
         "corpus": str(imported.folder),
         "modules": imported.modules,
         "failures": imported.failures,
-        "reasons": _reasons(imported.examples),
+        "reasons": {failure.name: failure.reason for failure in imported.examples},
     }
-
-
-def _reasons(failures: Sequence[ModuleFailure]) -> dict[str, str]:
-    """The first few failures, each with its reason."""
-    return {failure.name: failure.reason for failure in failures[:_EXAMPLES]}
