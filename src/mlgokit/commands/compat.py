@@ -4,18 +4,18 @@ import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import Annotated, Any, cast
 
 import tyro
+from rich.console import Console
 
 from mlgokit.commands.compat_tools import plan_call
+from mlgokit.commands.parser import parse
+from mlgokit.commands.table import find_command
 from mlgokit.errors import UsageError
 from mlgokit.files import atomic_write
 from mlgokit.progress import Report, say_nothing
 from mlgokit.terminal import open_console, print_values, say
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,8 +65,6 @@ def run(config: Compat, *, report: Report = say_nothing) -> Called:
         UsageError: the tool or a flag is not known, or a flag is missing.
         MlgokitError: a command failed.
     """
-    from mlgokit.commands.table import find_command
-
     plan = plan_call(config.call)
     shown = tuple(f"mlgokit {shlex.join(words)}" for words in plan.commands)
     for line in (*plan.notes, *shown):
@@ -86,8 +84,6 @@ def _configuration(words: Sequence[str]) -> Any:
     Raises:
         UsageError: a word after -- is none of its options.
     """
-    from mlgokit.commands.parser import parse
-
     name = " ".join(words[:2]) if words[0] in {"corpus", "export"} else words[0]
     parsed, left = parse(words, [name])
     if left:
@@ -98,10 +94,8 @@ def _configuration(words: Sequence[str]) -> Any:
     return parsed.command
 
 
-def render(called: Called, console: "Console") -> None:
+def render(called: Called, console: Console) -> None:
     """Print what the last command prints."""
-    from mlgokit.commands.table import find_command
-
     if called.configuration is None:
         console.print(called.text, markup=False, highlight=False, soft_wrap=True)
         return
@@ -114,8 +108,6 @@ def render(called: Called, console: "Console") -> None:
 
 def exit_code(config: Compat, called: Called) -> int:  # noqa: ARG001  (all commands take one)
     """That of the last command."""
-    from mlgokit.commands.table import find_command
-
     if called.configuration is None:
         return 0
     code = find_command(called.configuration).exit_code
