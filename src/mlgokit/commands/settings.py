@@ -114,18 +114,18 @@ def _places(name: str, given: AbstractSet[str], added: Sequence[str], home: Path
     names = {word.partition("=")[0] for word in added}
     for option, place in command.run_folders.items():
         if option in names and place not in given | names:
-            yield f"{place}={_from_here(home)}"
+            yield f"{place}={os.path.relpath(home)}"
     if names.isdisjoint(_SOURCES):
         return
     kept = {f"--{field}" for field in (command.folder, command.plugin)}
     for option in options_of(command):
         if option.names[-1] in kept - given - names:
-            yield f"{option.names[-1]}={_from_here(home / option.default)}"
+            yield f"{option.names[-1]}={os.path.relpath(home / option.default)}"
 
 
 def say_settings(settings: Settings, added: Sequence[str]) -> str:
     """One line with everything that a call takes from the file, commands among it."""
-    return f"mlgokit: from {_from_here(settings.file)}: {shlex.join(added)}"
+    return f"mlgokit: from {os.path.relpath(settings.file)}: {shlex.join(added)}"
 
 
 def given_options(options: Sequence[Option], words: Sequence[str]) -> set[str]:
@@ -135,10 +135,6 @@ def given_options(options: Sequence[Option], words: Sequence[str]) -> set[str]:
     for option, _ in match_words(options, words):
         found |= positional if option is None else {option.names[-1]}
     return found
-
-
-def _from_here(path: Path) -> str:
-    return os.path.relpath(path)
 
 
 def _read(path: Path) -> Settings | None:
@@ -239,7 +235,7 @@ def _texts(settings: Settings, place: str, option: Option, value: Any) -> Iterat
             raise UsageError(f"{settings.file}: {place}: expected {expected}, found {one!r}; correct it")
         is_path = option.value == "PATH" and not one.startswith("builtin:") and one != "none"
         home = settings.file.parent
-        yield _from_here(home / one) if is_path and home != Path.cwd() else str(one)
+        yield os.path.relpath(home / one) if is_path and home != Path.cwd() else str(one)
 
 
 def _is_number(value: Any) -> bool:
