@@ -24,28 +24,18 @@ else:
 """The name of a problem, as a user types it."""
 
 
+# As fields of a command's configuration, with their defaults: the options of the command line have no prefix.
 Compiling = Annotated[CompilerOptions, tyro.conf.OmitArgPrefixes]
-"""As a field of a command's configuration: the options of the command line have no prefix."""
 COMPILER = CompilerOptions()
-
-
 Reusing = Annotated[ReuseOptions, tyro.conf.OmitArgPrefixes]
-"""As a field of a command's configuration: the options of the command line have no prefix."""
 REUSE = ReuseOptions()
 LEAN_REUSE = ReuseOptions(residents="off", known_functions="off", known_decisions="on")
 """Without resident compilers, which take memory."""
-
-
 Clustering = Annotated[ClusterChoice, tyro.conf.OmitArgPrefixes]
-"""As a field of a command's configuration: the options of the command line have no prefix."""
 NO_CLUSTER = ClusterChoice()
-
-
 WholeBuild = Annotated[BuildCommands, tyro.conf.OmitArgPrefixes, tyro.conf.UseAppendAction]
-"""As a field of a command's configuration: the options of the command line have no prefix."""
 NO_BUILD = BuildCommands()
-
-
+Databases = Annotated[DatabaseOptions, tyro.conf.OmitArgPrefixes]
 Texts = Annotated[tuple[str, ...], tyro.conf.UseAppendAction]
 Paths = Annotated[tuple[Path, ...], tyro.conf.UseAppendAction]
 
@@ -72,13 +62,9 @@ class OptionChanges:
         return command_line_edits(self.add_options, self.delete_options, self.replace_options)
 
 
-Databases = Annotated[DatabaseOptions, tyro.conf.OmitArgPrefixes]
-"""As a field of a command's configuration: the options of the command line have no prefix."""
-
-
 NO_CHANGES = OptionChanges()
 Changes = Annotated[OptionChanges, tyro.conf.OmitArgPrefixes]
-"""As a field of a command's configuration: the options of the command line have no prefix."""
+"""As the types at the top of this file."""
 
 
 def option_words(text: str, option: str) -> tuple[str, ...]:
