@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mlgokit.builds.corpus import ModuleSelection, note_hot_functions
-from mlgokit.commands.tune_options import Tune, check_keep_hot
+from mlgokit.commands.tune_options import Tune, _check_keep_hot
 from mlgokit.errors import UsageError
 from mlgokit.module import Module
 
@@ -29,14 +29,14 @@ def selection(*lines: str) -> ModuleSelection:
 @pytest.mark.parametrize("percent", [-1.0, 100.0, float("nan")])
 def test_an_invalid_percentage_is_refused(percent: float):
     with pytest.raises(UsageError, match=r"--keep-hot: expected a percentage from 0 to 99.9999, found .*; correct it"):
-        check_keep_hot(Tune(keep_hot=percent))
+        _check_keep_hot(Tune(keep_hot=percent))
 
 
 def test_a_policy_would_decide_in_hot_functions_later():
-    check_keep_hot(Tune(keep_hot=99.0))
-    check_keep_hot(Tune(fallback="policy"))
+    _check_keep_hot(Tune(keep_hot=99.0))
+    _check_keep_hot(Tune(fallback="policy"))
     with pytest.raises(UsageError, match="--keep-hot: cannot be combined with --fallback policy"):
-        check_keep_hot(Tune(keep_hot=99.0, fallback="policy"))
+        _check_keep_hot(Tune(keep_hot=99.0, fallback="policy"))
 
 
 def test_without_a_profile_nothing_is_known_to_be_hot():

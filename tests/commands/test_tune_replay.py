@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from mlgokit.commands.tune import run
-from mlgokit.commands.tune_options import Tune, for_replay
+from mlgokit.commands.tune_options import Tune, _for_replay
 from mlgokit.errors import ToolError, UsageError
 
 
 def test_inlining_alone_is_searched_where_a_replay_is_asked_for():
-    plain, replayed = for_replay(Tune()), for_replay(Tune(artifact="replay"))
+    plain, replayed = _for_replay(Tune()), _for_replay(Tune(artifact="replay"))
     assert plain == Tune()
     # Of the shipped policies too, only inlining could be replayed.
     assert (replayed.allocation_share, replayed.pass_share, replayed.shipped_policies) == (0, 0, "off")
@@ -31,12 +31,12 @@ def test_what_has_no_replay_is_refused(named: dict[str, Any], option: str):
     with pytest.raises(
         UsageError, match=f"{option}: cannot be combined with --artifact replay, which covers only inlining"
     ):
-        for_replay(Tune(artifact="replay", **named))
+        _for_replay(Tune(artifact="replay", **named))
 
 
 def test_a_compiler_for_no_replay_is_refused():
     with pytest.raises(UsageError, match="--replay-clang: needs --artifact replay; add that"):
-        for_replay(Tune(replay_clang=Path("clang-16")))
+        _for_replay(Tune(replay_clang=Path("clang-16")))
 
 
 def test_a_compiler_that_is_not_there_is_told_before_the_search(tmp_path: Path):
@@ -56,4 +56,4 @@ def test_a_compiler_that_is_not_there_is_told_before_the_search(tmp_path: Path):
 def test_a_path_that_rustc_cannot_read_is_told_before_the_search(tmp_path: Path):
     config = Tune(artifact="replay", cargo="cargo build --release", output=tmp_path / "my own" / "tuned.so")
     with pytest.raises(UsageError, match="tuned-replay': expected a folder without spaces in its path"):
-        for_replay(config)
+        _for_replay(config)

@@ -9,7 +9,7 @@ import pytest
 from mlgokit.builds.images import LINKED, BuiltImage
 from mlgokit.builds.recorded import TunedProgram
 from mlgokit.builds.site import BuildCommands
-from mlgokit.commands.tune_options import Tune, check_runs
+from mlgokit.commands.tune_options import Tune, _check_runs
 from mlgokit.compiler.run_costs import FunctionCosts
 from mlgokit.errors import UsageError
 from mlgokit.tune.runs import Runs
@@ -128,4 +128,4 @@ def test_of_a_program_that_grew_too_much_those_functions_go_that_gain_the_least_
 )
 def test_calls_without_what_proves_them_are_refused(call: Tune, said: str):
     with pytest.raises(UsageError, match=said):
-        check_runs(call)
+        _check_runs(call)

@@ -209,14 +209,14 @@ def check_call(config: Tune) -> Call:
         UsageError: the call contradicts itself, or a text cannot be parsed.
     """
     seconds = seconds_of(config.budget)
-    check_runs(config)
-    check_links(config)
-    check_shares(config)
-    check_keep_hot(config)
-    check_objective(config)
-    check_build(config)
+    _check_runs(config)
+    _check_links(config)
+    _check_shares(config)
+    _check_keep_hot(config)
+    _check_objective(config)
+    _check_build(config)
     if config.cargo is not None:
-        check_cargo(config)
+        _check_cargo(config)
     elif not config.built.build:
         check_module_source(
             "tune",
@@ -226,8 +226,8 @@ def check_call(config: Tune) -> Call:
             level=config.level,
             others="--build (a build command), --cargo, ",
         )
-    options = for_replay(config)
-    policies = policies_of(options)
+    options = _for_replay(config)
+    policies = _policies_of(options)
     if config.link_command is not None:
         # Words are made of it where the link is planned; a mistake in it is told before a build is recorded.
         link_words(config.link_command)
@@ -256,12 +256,8 @@ def seconds_of(budget: str) -> float:
     return float(found[1]) * _UNITS[found[2]]
 
 
-def check_objective(config: Tune) -> None:
-    """Refuse commands that the objective has no use for, and an objective without its commands.
-
-    Raises:
-        UsageError: such a call.
-    """
+def _check_objective(config: Tune) -> None:
+    """Refuse commands that the objective has no use for, and an objective without its commands."""
     if config.problem != "both" and config.objective != "spill-cost":
         raise UsageError(
             f"--problem {config.problem}: expected --objective spill-cost with it, found --objective "
@@ -303,12 +299,8 @@ def check_objective(config: Tune) -> None:
         )
 
 
-def check_runs(config: Tune) -> None:
-    """Refuse runs without the objective that they prove, and the objective without them.
-
-    Raises:
-        UsageError: such a call.
-    """
+def _check_runs(config: Tune) -> None:
+    """Refuse runs without the objective that they prove, and the objective without them."""
     if config.objective != "instructions":
         for option, given in {"run": config.run, "held-out": config.held_out}.items():
             if given:
@@ -328,12 +320,8 @@ def check_runs(config: Tune) -> None:
         raise UsageError(f"--run-seconds: expected a number above 0, found {config.run_seconds:g}; correct it")
 
 
-def check_links(config: Tune) -> None:
-    """Refuse the links of a configured build beside another source of modules, or beside a link.
-
-    Raises:
-        UsageError: such a call.
-    """
+def _check_links(config: Tune) -> None:
+    """Refuse the links of a configured build beside another source of modules, or beside a link."""
     if config.links is not None and (config.compile_commands is None or config.link_command is not None):
         given = "no --compile-commands" if config.compile_commands is None else "--link-command"
         raise UsageError(
@@ -342,12 +330,8 @@ def check_links(config: Tune) -> None:
         )
 
 
-def check_shares(config: Tune) -> None:
-    """Refuse shares of the budget outside 0 to 1, and a negative ``slowdown``.
-
-    Raises:
-        UsageError: one is out of range.
-    """
+def _check_shares(config: Tune) -> None:
+    """Refuse shares of the budget outside 0 to 1, and a negative ``slowdown``."""
     for name, share in (("allocation", config.allocation_share), ("pass", config.pass_share)):
         if not 0 <= share <= 1:
             raise UsageError(f"--{name}-share: expected a number from 0 to 1, found {share:g}; correct it")
@@ -357,12 +341,8 @@ def check_shares(config: Tune) -> None:
         )
 
 
-def check_keep_hot(config: Tune) -> None:
-    """Refuse a percentage of hot functions out of range, and a fallback policy, which would decide in these functions.
-
-    Raises:
-        UsageError: the call has one of them.
-    """
+def _check_keep_hot(config: Tune) -> None:
+    """Refuse a percentage of hot functions out of range, and a fallback policy, which would decide in these."""
     if not 0 <= config.keep_hot <= _MOST_KEPT:
         raise UsageError(
             f"--keep-hot: expected a percentage from 0 to {_MOST_KEPT:g}, found {config.keep_hot:g}; correct it"
@@ -374,13 +354,8 @@ def check_keep_hot(config: Tune) -> None:
         )
 
 
-def policies_of(config: Tune) -> dict[str, Path]:
-    """The policy to start from, by its problem.
-
-    Raises:
-        UsageError: it decides something else than what is searched, or is missing where it is to decide the rest; or no
-            such policy comes with the package.
-    """
+def _policies_of(config: Tune) -> dict[str, Path]:
+    """The policy to start from, by its problem."""
     path = _policy_to_start_from(config)
     if config.objective != "spill-cost":
         if path is not None:
@@ -410,12 +385,8 @@ def _policy_to_start_from(config: Tune) -> Path | None:
     return policy_file(STARTS_FROM) if inlines else None
 
 
-def check_build(config: Tune) -> None:
-    """Refuse options that need --build without it, --build beside another source of modules, and unknown programs.
-
-    Raises:
-        UsageError: such a call.
-    """
+def _check_build(config: Tune) -> None:
+    """Refuse options that need --build without it, --build beside another source of modules, and unknown programs."""
     options = config.built
     if not options.build:
         for name in ("test", "program", "clean"):
@@ -447,12 +418,8 @@ def check_build(config: Tune) -> None:
         )
 
 
-def check_cargo(config: Tune) -> None:
-    """Refuse what the search of a cargo build does not have.
-
-    Raises:
-        UsageError: such a call.
-    """
+def _check_cargo(config: Tune) -> None:
+    """Refuse what the search of a cargo build does not have."""
     reject_with_cargo(
         {
             f"--objective {config.objective}": config.objective in _NOT_BY_CARGO,
@@ -470,7 +437,7 @@ def check_cargo(config: Tune) -> None:
     check_rust_path("--output", config.output)
 
 
-def for_replay(config: Tune) -> Tune:
+def _for_replay(config: Tune) -> Tune:
     """Return the configuration of the search: with ``artifact="replay"``, inlining alone is searched.
 
     The shipped policies decide about registers and passes too, and would take the place of inlining decisions that gain
