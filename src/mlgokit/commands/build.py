@@ -1,8 +1,6 @@
 """The command that runs a build with a plugin in its compilers."""
 
 import contextlib
-import shlex
-import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
@@ -15,6 +13,7 @@ from rich.console import Console
 
 from mlgokit.builds.lto import LINK_MODULE
 from mlgokit.builds.variant import COMPILE_PLACES, LINK_PLACES, RUSTC_PLACES, BuildPlace, plugin_options
+from mlgokit.commands.options import check_build_command, describe_unseen
 from mlgokit.compiler import process
 from mlgokit.compiler.build_tree import UnseenObject, find_unseen_objects, objects_below
 from mlgokit.compiler.made_for import check_made_for
@@ -24,7 +23,7 @@ from mlgokit.compiler.rust.toolchain import find_rustc, load_plugin
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain
 from mlgokit.compiler.wrapper_folder import plugin_settings
 from mlgokit.compiler.wrapping import WrappedBuild, run_wrapped
-from mlgokit.errors import InputError, ToolError, UsageError
+from mlgokit.errors import InputError, ToolError
 from mlgokit.progress import Report, say_nothing
 from mlgokit.tables.decisions import read_table
 from mlgokit.tables.overrides import ALLOCATIONS, PASSES, read_overrides
@@ -118,12 +117,7 @@ def run(config: Build, *, report: Report = say_nothing) -> BuildResult:  # noqa:
         UsageError: there is no such build.
     """
     words = config.command
-    if not words:
-        raise UsageError(
-            "build: expected a build after --, found nothing; give one, as in `build --plugin tuned.so -- make -j2`"
-        )
-    if shutil.which(words[0]) is None:
-        raise UsageError(f"build: expected a program in {shlex.join(words)}, found no {words[0]}; check the name")
+    check_build_command("build", words, example="build --plugin tuned.so -- make -j2")
     if not config.plugin.is_file():
         raise InputError(f"{config.plugin}: expected a plugin, found no such file; correct the path")
     llvm, place = tuned_for(config.plugin)
@@ -219,7 +213,8 @@ def render(found: BuildResult, out: Console) -> None:
             found.plugin_in == "link" and not found.links_with_plugin
         ),
         f"without the plugin, as they compile for another machine: {', '.join(found.foreign)}": found.foreign,
-        _describe_unseen(found.passed_by): found.passed_by,
+        f"without the plugin: {describe_unseen(found.passed_by)}; start compilers by name or by CC and CXX, and do "
+        "not clear the environment": found.passed_by,
         f"not rebuilt, below this folder: {counted(found.up_to_date, 'other object')}; clean first to rebuild them": (
             found.up_to_date
         ),
@@ -231,16 +226,6 @@ def render(found: BuildResult, out: Console) -> None:
     for sentence, is_so in sentences.items():
         if is_so:
             say(out, sentence)
-
-
-def _describe_unseen(objects: Sequence[UnseenObject]) -> str:
-    if not objects:
-        return ""
-    return (
-        f"without the plugin: {counted(len(objects), 'new object')}, such as {objects[0].path} by "
-        f"{objects[0].compiler}, which bypassed the wrappers; start compilers by name or by CC and CXX, and do "
-        "not clear the environment"
-    )
 
 
 def tuned_for(plugin: Path) -> tuple[int | None, BuildPlace]:

@@ -1,6 +1,8 @@
 """Options that several commands have."""
 
-from collections.abc import Mapping
+import shlex
+import shutil
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,10 +12,12 @@ import tyro
 from mlgokit.builds.compilers import ClusterChoice, CompilerOptions, ReuseOptions
 from mlgokit.builds.corpus import ANY_COMMANDS, DatabaseOptions
 from mlgokit.builds.site import BuildCommands
+from mlgokit.compiler.build_tree import UnseenObject
 from mlgokit.corpus.importers.compile_commands import split_command
 from mlgokit.corpus.options.edits import CommandLineEdits, command_line_edits
 from mlgokit.errors import UsageError
 from mlgokit.problems import PROBLEMS
+from mlgokit.terminal import counted
 
 if TYPE_CHECKING:
     from mlgokit.corpus.front_end import Level
@@ -65,6 +69,26 @@ class OptionChanges:
 NO_CHANGES = OptionChanges()
 Changes = Annotated[OptionChanges, tyro.conf.OmitArgPrefixes]
 """As the types at the top of this file."""
+
+
+def check_build_command(command: str, words: Sequence[str], *, example: str) -> None:
+    """Refuse a call of ``command`` without a build after ``--``, or whose program is not there.
+
+    Raises:
+        UsageError: such a call; it is told the ``example``.
+    """
+    if not words:
+        raise UsageError(f"{command}: expected a build after --, found nothing; give one, as in `{example}`")
+    if shutil.which(words[0]) is None:
+        raise UsageError(f"{command}: expected a program in {shlex.join(words)}, found no {words[0]}; check the name")
+
+
+def describe_unseen(objects: Sequence[UnseenObject]) -> str:
+    """Objects whose compilation went past the wrappers, in words; empty if there are none."""
+    if not objects:
+        return ""
+    one = objects[0]
+    return f"{counted(len(objects), 'new object')}, such as {one.path} by {one.compiler}, which bypassed the wrappers"
 
 
 def option_words(text: str, option: str) -> tuple[str, ...]:

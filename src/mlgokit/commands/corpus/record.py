@@ -1,7 +1,6 @@
 """The command that records a build."""
 
 import shlex
-import shutil
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ import tyro
 from mlgokit.builds.corpus import DatabaseOptions
 from mlgokit.commands.corpus import import_build
 from mlgokit.commands.corpus.extract import FRONT_END_SECONDS
-from mlgokit.commands.options import COMPILER, Compiling
+from mlgokit.commands.options import COMPILER, Compiling, check_build_command, describe_unseen
 from mlgokit.compiler import process
 from mlgokit.compiler.build_tree import UnseenObject, find_unseen_objects, objects_below
 from mlgokit.compiler.project_calls import group_by_reason, project_calls
@@ -21,10 +20,9 @@ from mlgokit.compiler.toolchain import Toolchain, find_toolchain
 from mlgokit.compiler.wrapping import AddedOptions, run_wrapped
 from mlgokit.corpus.front_end import Level
 from mlgokit.corpus.importers.recorded import write_database
-from mlgokit.errors import CorpusError, UsageError
+from mlgokit.errors import CorpusError
 from mlgokit.locks import locked_output
 from mlgokit.progress import Report, say_nothing
-from mlgokit.terminal import counted
 
 DATABASE_NAME = "compile_commands.json"
 
@@ -59,11 +57,7 @@ def run(config: Record, *, report: Report = say_nothing) -> dict[str, Any]:
         ToolError: there is no such clang.
         UsageError: there is no such build.
     """
-    if not config.command:
-        raise UsageError("record: expected a build after --, found nothing; give one, as in `record -- make -j2`")
-    if shutil.which(config.command[0]) is None:
-        shown, name = shlex.join(config.command), config.command[0]
-        raise UsageError(f"record: expected a program in {shown}, found no {name}; check the name")
+    check_build_command("record", config.command, example="record -- make -j2")
     with locked_output(config.output):
         return _record(config, report)
 
@@ -147,21 +141,12 @@ def record_build(
         "commands": written.entries,
         **({"kept": written.kept} if written.kept else {}),
         **({"left_out": group_by_reason(left_out)} if left_out else {}),
-        **({"passed_by": _describe_unseen(passed)} if passed else {}),
+        **({"passed_by": describe_unseen(passed)} if passed else {}),
     }
 
 
 def _nothing_compiled(command: Sequence[str], passed: Sequence[UnseenObject]) -> CorpusError:
     return CorpusError(
         f"{shlex.join(command)}: expected a build that compiles, found "
-        f"{_describe_unseen(passed) or 'that it called no compiler'}; clean the build folder first"
-    )
-
-
-def _describe_unseen(objects: Sequence[UnseenObject]) -> str:
-    if not objects:
-        return ""
-    return (
-        f"{counted(len(objects), 'new object')}, such as {objects[0].path} by {objects[0].compiler}, which "
-        "bypassed the wrappers"
+        f"{describe_unseen(passed) or 'that it called no compiler'}; clean the build folder first"
     )
