@@ -1,5 +1,6 @@
 """Objects with embedded bitcode and ThinLTO links of real compilers become corpora that compile to the same code."""
 
+import dataclasses
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -164,13 +165,8 @@ def test_a_distributed_thinlto_build_compiles_to_the_same_objects(toolchain: Too
         run(
             toolchain.clangxx, *OPTIONS, "-x", "ir", "-c", name, index, *embed, "-o", f"native/{name}", cwd=build
         )  # fmt: skip
-    import_objects(
-        objects_in_folder(build / "native"),
-        corpus_folder=tmp_path / "corpus",
-        project="p",
-        distributed_thinlto=True,
-        index_base=build,
-    )
+    made = [dataclasses.replace(one, base=build) for one in objects_in_folder(build / "native")]
+    import_objects(made, corpus_folder=tmp_path / "corpus", project="p", distributed_thinlto=True)
     modules = by_name(load_corpus(tmp_path / "corpus"))
     assert set(modules) == set(objects)
     shutil.rmtree(build / "lib")

@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import os
 import tracemalloc
@@ -213,11 +214,12 @@ def test_distributed_thinlto_brings_the_index(tmp_path: Path, put: Callable[...,
     }
 
 
-def test_the_folder_of_the_indices_may_be_given(tmp_path: Path, put: Callable[..., Path]):
+def test_the_index_is_relative_to_the_base_of_its_object(tmp_path: Path, put: Callable[..., Path]):
     put("out/a.o", cmd=index_option("a.thinlto.bc"))
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere/a.thinlto.bc").write_bytes(b"BC\xc0\xdeindex")
-    run(tmp_path, distributed_thinlto=True, index_base=tmp_path / "elsewhere")
+    objects = [dataclasses.replace(one, base=tmp_path / "elsewhere") for one in objects_in_folder(tmp_path / "build")]
+    import_objects(objects, corpus_folder=tmp_path / "corpus", project="p", distributed_thinlto=True)
     assert (tmp_path / "corpus/out/a.o.thinlto.bc").read_bytes() == b"BC\xc0\xdeindex"
 
 

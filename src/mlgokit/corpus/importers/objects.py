@@ -9,9 +9,10 @@ import functools
 import os
 import re
 import tempfile
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from mlgokit.compiler import process
 from mlgokit.compiler.compile import THINLTO_INDEX
@@ -46,7 +47,6 @@ class _Import:
     project: str
     pattern: re.Pattern[str] | None
     distributed_thinlto: bool
-    index_base: Path | None
     cmd_section: str | None
     bitcode_section: str | None
     llvm_objcopy: Path | None
@@ -59,7 +59,6 @@ def import_objects(
     project: str,
     cmd_filter: str | None = None,
     distributed_thinlto: bool = False,
-    index_base: Path | None = None,
     cmd_section: str | None = None,
     bitcode_section: str | None = None,
     llvm_objcopy: Path | None = None,
@@ -74,9 +73,8 @@ def import_objects(
         corpus_folder: where the corpus goes.
         project: name of the modules' project.
         cmd_filter: regular expression; a module is left out if it is found in none of its options.
-        distributed_thinlto: also copy the index that each module's ``-fthinlto-index=`` names.
-        index_base: folder that the indices' paths are relative to, which is where the compilers ran; by default the
-            ``base`` of each :class:`ObjectFile`.
+        distributed_thinlto: also copy the index that each module's ``-fthinlto-index=`` names, which is relative to
+            the ``base`` of its :class:`ObjectFile`.
         cmd_section: name of the section with the options, ``segment,section`` for Mach-O; by default the format's own.
         bitcode_section: name of the section with the bitcode, in the same form; by default the format's own.
         llvm_objcopy: program that gets sections out of formats that are not read here; needs both section names.
@@ -91,13 +89,11 @@ def import_objects(
         ToolError: llvm-objcopy cannot be started.
         UsageError: ``cmd_filter`` is no regular expression, or the arguments contradict each other.
     """
-    check_workers(workers)
     shared = _Import(
         corpus_folder=corpus_folder,
         project=project,
         pattern=_compile_filter(cmd_filter),
         distributed_thinlto=distributed_thinlto,
-        index_base=index_base,
         cmd_section=cmd_section,
         bitcode_section=bitcode_section,
         llvm_objcopy=llvm_objcopy,
@@ -108,9 +104,43 @@ def import_objects(
         if cmd_filter is None
         else f"give another command filter than {cmd_filter!r:.200}, or {_EMBED_REMEDY}"
     )
+    write = functools.partial(_import, shared)
+    return import_files(
+        objects, write, corpus_folder, fields, project=project, remedy=remedy, workers=workers, room=room, report=report
+    )
+
+
+def import_files(
+    files: Iterable[ObjectFile],
+    write: Callable[[ObjectFile], Module],
+    corpus_folder: Path,
+    fields: Mapping[str, Any],
+    *,
+    project: str,
+    remedy: str,
+    workers: int,
+    room: Room | None,
+    report: Report,
+) -> Imported:
+    """Make a corpus with the module that ``write`` writes for each file; of several with one name, for the first.
+
+    An :class:`InputError` of ``write`` says why there is none. For other arguments see :func:`import_objects`.
+    """
+    check_workers(workers)
+
+    def make(item: ObjectFile) -> Module | ModuleFailure:
+        """Write the files of one module, or return why there is none."""
+        reason = item.trouble
+        if not reason:
+            try:
+                return write(item)
+            except InputError as error:
+                reason = str(error)
+        return ModuleFailure(name=item.name, project=project, reason=reason)
+
     with locked(corpus_folder), corpus_writer(corpus_folder, fields, remedy=remedy) as writer:
-        unique = mark_name_conflicts(objects, has_thinlto=distributed_thinlto)
-        write_outcomes(writer, functools.partial(_import, shared), unique, workers=workers, room=room, report=report)
+        unique = mark_name_conflicts(files, has_thinlto=fields["has_thinlto"])
+        write_outcomes(writer, make, unique, workers=workers, room=room, report=report)
     return writer.summarize()
 
 
@@ -150,16 +180,10 @@ def _compile_filter(cmd_filter: str | None) -> re.Pattern[str] | None:
         ) from error
 
 
-def _import(shared: _Import, item: ObjectFile) -> Module | ModuleFailure:
-    """Write the files of one object's module, or return why there is none."""
-    reason = item.trouble
-    if not reason:
-        try:
-            with open_untrusted(item.path, _NO_OBJECT) as descriptor:
-                return _import_open(shared, item, descriptor)
-        except InputError as error:
-            reason = str(error)
-    return ModuleFailure(name=item.name, project=shared.project, reason=reason)
+def _import(shared: _Import, item: ObjectFile) -> Module:
+    """Write the files of one object's module."""
+    with open_untrusted(item.path, _NO_OBJECT) as descriptor:
+        return _import_open(shared, item, descriptor)
 
 
 def _import_open(shared: _Import, item: ObjectFile, descriptor: int) -> Module:
@@ -214,7 +238,7 @@ def _write_module(shared: _Import, item: ObjectFile, *, options: bytes, descript
     path = bitcode_path(shared.corpus_folder, item.name)
     with explain_write_errors(item.name, shared.corpus_folder):
         if shared.distributed_thinlto:
-            _copy_index(words, shared.index_base or item.base, thinlto_index_path(shared.corpus_folder, item.name))
+            _copy_index(words, item.base, thinlto_index_path(shared.corpus_folder, item.name))
         digest = copy_bytes(descriptor, bitcode.offset, bitcode.size, path)
         with whole_file(shared.corpus_folder / f"{item.name}.cmd") as file:
             file.write(options)
