@@ -10,7 +10,6 @@ import math
 import os
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from mlgokit.compiler import process
@@ -48,23 +47,6 @@ UNIT_OPTIONS = command_line_edits(
 _BODILESS = "available_externally"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Function:
-    """A function that is extracted: its place among all, its name, and the module that defines it, if one does."""
-
-    place: int
-    name: str
-    module: Module | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Group:
-    """Modules that become one: the number of the group, and its modules."""
-
-    place: int
-    modules: tuple[Module, ...]
-
-
 def extract_functions(
     corpus: Corpus,
     *,
@@ -90,9 +72,10 @@ def extract_functions(
     """
     extract, opt = _find_tool(compiler, "llvm-extract"), _find_tool(compiler, "opt")
 
-    def make(function: _Function) -> Module | ModuleFailure:
-        """Extract one function."""
-        name, module = function.name, function.module
+    def make(function: tuple[int, str]) -> Module | ModuleFailure:
+        """Extract one function, by its place among all and its name."""
+        place, name = function
+        module = owners.get(name)
         if module is None:
             reason = "expected a function that a module of the corpus defines, found none; correct its name"
             return ModuleFailure(name=name, project="", reason=reason)
@@ -102,15 +85,13 @@ def extract_functions(
             reason = reason or _run(compiler, [opt, "-strip-debug", "-o", stripped, whole], folder)
             if reason:
                 return ModuleFailure(name=name, project=module.project, reason=f"{module.name}: {reason}")
-            return write_module(str(function.place), module, stripped, corpus_folder)
+            return write_module(str(place), module, stripped, corpus_folder)
 
     with reading(corpus.folder), locked(corpus_folder):
         with corpus_writer(corpus_folder, description_fields(), remedy="name functions of these modules") as writer:
             owners = _find_owners(corpus, compiler, writer)
             wanted = list(owners) if names is None else names
-            functions = [
-                _Function(place=place, name=name, module=owners.get(name)) for place, name in enumerate(wanted)
-            ]
+            functions = enumerate(wanted)
             atomic_write(corpus_folder / NAMES_FILE, "".join(f"{name}\n" for name in wanted))
             write_outcomes(
                 writer, make, functions, workers=compiler.workers, report=report, total=len(wanted), room=compiler.room
@@ -148,22 +129,23 @@ def group_functions(
         raise UsageError(f"--groups: expected at least 1, found {groups}; give a positive number")
     link = _find_tool(compiler, "llvm-link")
 
-    def make(group: _Group) -> Module | ModuleFailure:
-        """Link one group."""
-        first = group.modules[0]
+    def make(group: tuple[int, Sequence[Module]]) -> Module | ModuleFailure:
+        """Link one group, by its number and its modules."""
+        name, modules = str(group[0]), group[1]
+        first = modules[0]
         with writable_folder(compiler.sandbox) as folder:
             whole, words = folder / "group.bc", folder / "modules"
-            words.write_text("\n".join(shlex.quote(str(module.bitcode)) for module in group.modules))
-            if reason := _run(compiler, [link, "-o", whole, f"@{words}"], folder, group.modules):
-                return ModuleFailure(name=str(group.place), project=first.project, reason=reason)
-            return write_module(str(group.place), first, whole, corpus_folder)
+            words.write_text("\n".join(shlex.quote(str(module.bitcode)) for module in modules))
+            if reason := _run(compiler, [link, "-o", whole, f"@{words}"], folder, modules):
+                return ModuleFailure(name=name, project=first.project, reason=reason)
+            return write_module(name, first, whole, corpus_folder)
 
     parts = partition_modules(corpus.modules, math.ceil(len(corpus.modules) / groups))
-    work = [_Group(place=place, modules=modules) for place, modules in enumerate(parts)]
+    work = enumerate(parts)
     with reading(corpus.folder), locked(corpus_folder):
         with corpus_writer(corpus_folder, description_fields(), remedy="extract the functions again") as writer:
             write_outcomes(
-                writer, make, work, workers=compiler.workers, report=report, total=len(work), room=compiler.room
+                writer, make, work, workers=compiler.workers, report=report, total=len(parts), room=compiler.room
             )
         return writer.summarize()
 
