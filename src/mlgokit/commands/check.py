@@ -109,7 +109,6 @@ def run(config: Check, *, report: Report = say_nothing) -> CheckResult:
             corpus=config.corpus,
             database=config.database,
             level=config.level,
-            others="--build (a build command), --cargo, ",
         )
     if not 0 <= config.least_kept <= 1:
         raise UsageError(f"--least-kept: expected a share from 0 to 1, found {config.least_kept:g}; correct it")

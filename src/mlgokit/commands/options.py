@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from mlgokit.builds.compilers import ClusterChoice, CompilerOptions, ReuseOptions
-from mlgokit.builds.corpus import ANY_COMMANDS, DatabaseOptions
+from mlgokit.builds.corpus import DatabaseOptions
 from mlgokit.builds.site import BuildCommands
 from mlgokit.compiler.build_tree import UnseenObject
 from mlgokit.corpus.importers.compile_commands import split_command
@@ -108,26 +108,20 @@ def check_module_source(
     *,
     compile_commands: Path | None,
     corpus: Path | None,
-    others: str = "",
-    database: DatabaseOptions = ANY_COMMANDS,
-    level: "Level | None" = None,
+    database: DatabaseOptions,
+    level: "Level | None",
 ) -> None:
     """Require exactly one source of modules, and a database for the options that filter one.
-
-    Args:
-        command: its name.
-        compile_commands: a compilation database.
-        corpus: a corpus.
-        others: further sources that the command accepts, for the message.
-        database: the filter of the database's commands.
-        level: the level in place of that of the database's commands.
 
     Raises:
         UsageError: there is no source, or more than one, or a filter or level without a database.
     """
     if (compile_commands is None) == (corpus is None):
         found = "none of them" if corpus is None else "both --compile-commands and --corpus"
-        raise UsageError(f"{command}: expected one of {others}--compile-commands or --corpus, found {found}; name one")
+        raise UsageError(
+            f"{command}: expected one of --build (a build command), --cargo, --compile-commands or --corpus, found "
+            f"{found}; name one"
+        )
     given = {**database.given, "--level": level is not None}
     option = next((option for option, is_given in given.items() if is_given), None)
     if option is not None and compile_commands is None:

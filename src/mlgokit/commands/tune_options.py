@@ -224,7 +224,6 @@ def check_call(config: Tune) -> Call:
             corpus=config.corpus,
             database=config.database,
             level=config.level,
-            others="--build (a build command), --cargo, ",
         )
     options = _for_replay(config)
     policies = _policies_of(options)
