@@ -155,10 +155,8 @@ class GinSettings:
 def settings_of_gin(bindings: Bindings, *, tool: str = "", folders: Sequence[Path] = (Path(),)) -> GinSettings:
     """Translate bindings from :func:`mlgokit.commands.gin.read_gin`.
 
-    Args:
-        bindings: the bindings.
-        tool: algorithm of the tool that is given them; empty if they name it.
-        folders: where the folder of a vocabulary is looked for, the first one that has it.
+    ``tool`` is the algorithm of the tool that is given them, or empty if they name it. The folder of a vocabulary is
+    looked for in ``folders``, the first one that has it.
 
     Example:
         >>> found = settings_of_gin({"train_eval.agent_config_type": Reference("agents.PPOAgentConfig"),

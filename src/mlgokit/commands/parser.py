@@ -15,11 +15,8 @@ _AS_JSON = Annotated[bool, tyro.conf.arg(help="Print the result as JSON on stand
 def parse(words: Sequence[str], names: Iterable[str] = COMMANDS) -> tuple[Any, list[str]]:
     """A configuration as ``command``, and ``json``; and the words that no option takes.
 
-    Help and errors are printed, and end the process.
-
-    Args:
-        words: of the command line.
-        names: commands that they can be of; only their modules are imported.
+    Help and errors are printed, and end the process. The words can be of these commands alone, whose modules are
+    imported.
     """
     return tyro.cli(
         _arguments(names),

@@ -179,11 +179,8 @@ def _open(path: Path, *, must: bool) -> tuple[bytes, os.stat_result] | None:
 def _check_owner(path: Path, stats: Sequence[os.stat_result]) -> None:
     """Refuse a file that another user owns, directly or by a link, or that everybody can write.
 
-    A group may write it: on many systems each user has a group of their own, with which all files are made.
-
-    Args:
-        path: the file, or a link to it.
-        stats: those of the file and of ``path`` itself.
+    A group may write it: on many systems each user has a group of their own, with which all files are made. ``stats``
+    are those of the file and of ``path``, which may be a link to it.
     """
     if stranger := next((one.st_uid for one in stats if one.st_uid not in {os.geteuid(), 0}), None):
         raise UsageError(

@@ -88,13 +88,10 @@ def content_of(description: ModuleDescription, *, bitcode_sha256: str) -> Module
 
 
 def read_contents(folder: Path, *, major: int | None = None) -> dict[str, ModuleContent]:
-    """Read the cached counts, by digest of the bitcode.
+    """Read the cached counts, by digest of the bitcode; with a ``major`` only those made by that LLVM.
 
-    Incomplete lines and lines of other versions are skipped: the file is only a cache.
-
-    Args:
-        folder: folder of the corpus.
-        major: read only counts made by this LLVM major; identities of different majors cannot be compared.
+    Incomplete lines and lines of other versions are skipped: the file is only a cache. Identities of different majors
+    cannot be compared.
     """
     contents: dict[str, ModuleContent] = {}
     descriptor = _open_plain(folder / CONTENTS_NAME, os.O_RDONLY)

@@ -94,12 +94,9 @@ class Corpus:
 def load_corpus(folder: Path, edits: CommandLineEdits = NO_EDITS) -> Corpus:
     """Read a corpus; of bitcode, only the presence and the size are checked.
 
-    A duplicate name gives one module. Command lines are those that are compiled: edited, without options of the front
-    end, and checked (:mod:`mlgokit.compiler.options.safety`). A module whose command line is refused counts as missing.
-
-    Args:
-        folder: folder of the corpus.
-        edits: the user's changes of all command lines.
+    A duplicate name gives one module. Command lines are those that are compiled: with the user's ``edits``, without
+    options of the front end, and checked (:mod:`mlgokit.compiler.options.safety`). A module whose command line is
+    refused counts as missing.
 
     Raises:
         CorpusError: the folder is no corpus, is empty, or none of its modules can be used.

@@ -140,12 +140,8 @@ def note_sources(path: Path, files: Sequence[str], *, sha256: str, call: str, bi
 def is_current(path: Path, digests: FileDigests, *, folder: Path, call: str, bitcode_sha256: str) -> bool:
     """Whether the front end would make the same bitcode again, by the record at ``path``; false without a record.
 
-    Args:
-        path: a file written by :func:`note_sources`, perhaps in a corpus from elsewhere.
-        digests: cache of the digests of files.
-        folder: working directory of the front end.
-        call: digest of the front end's command line, by :func:`call_digest`.
-        bitcode_sha256: SHA-256 of the existing bitcode.
+    :func:`note_sources` wrote the record, perhaps in a corpus from elsewhere. ``folder`` is the working directory of
+    the front end, and ``call`` its :func:`call_digest`.
     """
     fields = _read_record(path)
     if fields.get("bitcode_sha256") != bitcode_sha256 or fields.get("call") != call:

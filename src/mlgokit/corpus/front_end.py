@@ -156,14 +156,8 @@ def make_corpus(
 ) -> Corpus:
     """Run the front ends and write the corpus; up-to-date modules are reused, and an earlier split is kept.
 
-    Args:
-        jobs: the sources, in the order of the corpus.
-        corpus_folder: folder of the corpus, claimed by :func:`claim_corpus`.
-        wanted: description of the expected modules, for the error if no module could be made.
-        remedy: what to do then, for the same error.
-        workers: number of compilers that run at a time.
-        limits: resource limits of one module's front end.
-        report: called after every module.
+    The folder was claimed by :func:`claim_corpus`. If no module could be made, the error says what was ``wanted``, and
+    the ``remedy``.
 
     Raises:
         CorpusError: no module could be made.

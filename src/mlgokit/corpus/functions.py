@@ -57,12 +57,8 @@ def extract_functions(
 ) -> Imported:
     """Make a corpus with a module for each function; a module is named by the function's line in ``functions.txt``.
 
-    Args:
-        corpus: the modules that define the functions.
-        corpus_folder: where the new corpus goes.
-        compiler: its plugin says which functions a module defines, and LLVM's tools beside its clang extract them.
-        names: symbols of the functions; ``None`` for all.
-        report: called after every function.
+    ``names`` are symbols of the functions, or ``None`` for all. The plugin of the compiler says which functions a
+    module defines, and LLVM's tools beside its clang extract them.
 
     Raises:
         BusyError: another process uses one of the corpora.
@@ -109,14 +105,8 @@ def group_functions(
 ) -> Imported:
     """Link the modules of a corpus of functions into groups of equal options, large and small functions in each.
 
-    Modules of different projects, and held-out and other ones, are not grouped together.
-
-    Args:
-        corpus: modules of single functions, loaded with :data:`UNIT_OPTIONS`.
-        corpus_folder: where the new corpus goes.
-        compiler: ``llvm-link`` beside its clang links.
-        groups: number of groups; there are more if options differ.
-        report: called after every group.
+    Modules of different projects, and held-out and other ones, are not grouped together, so that there are more than
+    ``groups`` if options or projects differ. The corpus was loaded with :data:`UNIT_OPTIONS`.
 
     Raises:
         BusyError: another process uses one of the corpora.

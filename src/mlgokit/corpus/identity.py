@@ -110,17 +110,10 @@ def describe_corpus(
     sandbox: Sandbox | None = None,
     report: Callable[[int, int, str], None] | None = None,
 ) -> Contents:
-    """Digest every module, and let the compiler describe those whose content is not cached.
+    """Digest every module, and let the compiler describe those whose content is not cached in the corpus's folder.
 
-    Args:
-        folder: folder of the corpus, which also has the cache.
-        modules: the modules to describe.
-        toolchain: LLVM installation whose clang reads the modules; ``None`` for digests only.
-        plugin: the plugin for that clang.
-        workers: number of compilers at a time.
-        timeout_seconds: deadline of one compiler.
-        sandbox: sandbox of the compilers; ``None`` for none.
-        report: called after every module, once one has to be described.
+    Without a toolchain, whose clang reads the modules with the ``plugin``, there are digests only. ``report`` is called
+    after every module, once one has to be described.
     """
     shared = _Describing(
         remembered=read_contents(folder, major=None if toolchain is None else toolchain.major),

@@ -146,10 +146,8 @@ class CorpusInfo:
 def corpus_info(corpus: Corpus, contents: Contents | None = None) -> CorpusInfo:
     """Summarize all modules of a corpus.
 
-    Args:
-        corpus: the corpus.
-        contents: result of :func:`mlgokit.corpus.identity.describe_corpus`; without it, all bitcode is digested here,
-            and counts are known only of modules that were described before.
+    Without the ``contents`` from :func:`mlgokit.corpus.identity.describe_corpus`, all bitcode is digested here, and
+    counts are known only of modules that were described before.
     """
     if contents is None:
         contents = describe_corpus(corpus.folder, corpus.modules, toolchain=None, plugin=None)

@@ -56,14 +56,9 @@ def link_corpus(
 ) -> Imported:
     """Link each project of a corpus once for each share, and make a corpus of the modules that the linker compiles.
 
-    Args:
-        corpus: modules of projects, as ``corpus extract`` and ``corpus import`` make them.
-        corpus_folder: where the new corpus goes.
-        lto: kind of link-time optimization: ``full`` gives one module for each link, ``thin`` one for each object.
-        shares: shares of the external functions that are kept. Equal ones keep different functions.
-        compiler: compiler of the modules, with a plugin.
-        linker: lld of the compiler's LLVM.
-        report: called after every project.
+    ``full`` link-time optimization gives one module for each link, ``thin`` one for each object. Of the external
+    functions, the shares are kept; equal ones keep different functions. The compiler has a plugin, and ``linker`` is
+    the lld of its LLVM.
 
     Raises:
         BusyError: another process uses one of the corpora.

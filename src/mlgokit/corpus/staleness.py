@@ -67,14 +67,8 @@ def profile_fit(
 ) -> ProfileFit | None:
     """Determine how a module's profile fits; ``None`` without a profile, or if the compiler does not tell.
 
-    Args:
-        clang: path of the compiler.
-        command_line: options that compile the bitcode.
-        bitcode: path of the module's bitcode.
-        folder: folder of the corpus, to which paths of profiles are relative.
-        stderr: output of the front end that made the bitcode with the options of :func:`front_end_words`.
-        seconds: deadline of the optimizer.
-        limits: resource limits of the optimizer.
+    Paths of profiles are relative to the ``folder`` of the corpus. ``stderr`` is the output of the front end that made
+    the bitcode with the options of :func:`front_end_words`; deadline and limits are those of the optimizer.
     """
     used = {option.name for option in profiles_in(command_line)}
     if not used & {COUNTERS, SAMPLES}:

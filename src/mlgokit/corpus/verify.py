@@ -161,15 +161,9 @@ def verify_corpus(
     most: int = MOST_MODULES,
     report: Report = say_nothing,
 ) -> VerifyResult:
-    """Compile modules and compare them with the build's objects.
+    """Compile modules, at most ``most`` that ``rng`` draws, and compare them with the build's objects.
 
-    Args:
-        corpus: the corpus with the modules.
-        reference: function that finds or makes the build's object of a module.
-        compiler: the build's compiler; another version gives other code.
-        rng: draws the modules, if the corpus has more than ``most``.
-        most: maximum number of modules to compare.
-        report: called after every module.
+    The compiler is the build's: another version gives other code.
     """
     count = len(corpus.modules)
     drawn = rng.choice(count, size=min(most, count), replace=False)

@@ -135,13 +135,8 @@ def corpus_writer(
 ) -> Generator[CorpusWriter]:
     """Open a writer; the corpus is complete when the block succeeds, until then an earlier description is kept.
 
-    The split of a corpus that was there before is kept.
-
-    Args:
-        folder: folder of the corpus.
-        fields: fields of the description, from :func:`description_fields`.
-        remedy: what to do if no module was added, for the error.
-        keep_facts: whether to write the facts of the modules that were added also if the block raises.
+    The split of a corpus that was there before is kept. If no module was added, the error says the ``remedy``. With
+    ``keep_facts``, the facts of the modules that were added are written also if the block raises.
 
     Raises:
         CorpusError: no module was added.
@@ -268,16 +263,10 @@ def write_outcomes(
     total: int = 0,
     room: Room | None = None,
 ) -> None:
-    """Make modules in threads, and add each to the corpus in the order of the items.
+    """Make modules in threads, and add each to the corpus in the order of the items; ``total`` of them if known.
 
-    Args:
-        writer: writer of the corpus.
-        work: function that makes the module of an item with its files, or returns why there is none.
-        items: the items, such as sources, that modules are made of.
-        workers: number of threads.
-        report: called after every module.
-        total: number of items, as far as it is known.
-        room: disk space that the corpus may take, checked after every module; the default limit if not given.
+    ``work`` makes the module of an item, such as a source, with its files, or returns why there is none. The disk space
+    that the corpus may take is checked after every module; by default there is a limit, too.
     """
     room = room or Room(folder=writer.folder)
     with contextlib.closing(map_in_order(work, items, workers=workers)) as outcomes:

@@ -67,12 +67,7 @@ def search_flags(
 ) -> Search:
     """Try the flags of ``trials`` on its build, first each alone, and then those that save bytes together.
 
-    Args:
-        trials: the build and the flags to try.
-        options: time limit, flags to leave out, and folder.
-        build: the commands of the build, for the record.
-        whole_seconds: seconds that all commands of the build take, with its tests.
-        report: receives the progress.
+    The record gets the commands of the ``build``, which take ``whole_seconds`` all together, with its tests.
 
     Raises:
         StorageError: the disk is full or not writable.

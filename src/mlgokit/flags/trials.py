@@ -185,12 +185,9 @@ class BuildTrials:
 
 
 def find_excluded(flags: Sequence[Flag], calls: Sequence[WrappedCall], *, has_lld: bool) -> dict[str, str]:
-    """Find the flags that a build has already, and those that do not fit it; return reasons by name.
+    """Find the flags that a build with these calls has already, and those that do not fit it; return reasons by name.
 
-    Args:
-        flags: flags to try; of those of one group, each is weaker than the next.
-        calls: compilations and links of the plain build.
-        has_lld: whether there is a linker of LLVM beside the compiler.
+    Of the flags of one group, each is weaker than the next.
     """
     compilations = [call.words for call in calls if call.kind != "link"]
     links = [split_linker_words(_driver_words(call)) for call in calls if call.kind != "compile"]
@@ -223,9 +220,8 @@ def _target_defect(architectures: Iterable[str], prefix: str, name: str) -> str:
 def find_weaker_flags(flags: Sequence[Flag], excluded: Mapping[str, str]) -> dict[str, str]:
     """Find the flags of whose group a build has a stronger one; return reasons by name.
 
-    Args:
-        flags: flags to try; of those of one group, each is weaker than the next.
-        excluded: reasons by name why others are not tried, :data:`ALREADY` for those that the build has.
+    Of the flags of one group, each is weaker than the next. Those that the build has are ``excluded`` as
+    :data:`ALREADY`.
     """
     found: dict[str, str] = {}
     stronger: dict[str, Flag] = {}

@@ -92,11 +92,7 @@ def record_build(
 ) -> dict[str, Any]:
     """Run a build by its own compilers in the current folder; what it prints goes to standard error as it comes.
 
-    Args:
-        command: the build's command line, as ``make -j2``.
-        database: the ``compile_commands.json`` to write.
-        toolchain: whose clang preprocesses what is kept.
-        timeout_seconds: deadline of the build.
+    The toolchain's clang preprocesses what is kept beside the ``database`` to write.
 
     Returns:
         How many compilations were ``seen``, how many of them the database has (``commands``), how many of these are

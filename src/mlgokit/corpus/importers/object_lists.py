@@ -87,9 +87,7 @@ def files_below(folder: Path, suffixes: Sequence[str]) -> Generator[str]:
 def objects_in_parameters(path: Path, *, object_base: Path = Path()) -> Generator[ObjectFile]:
     """List the objects in a linker's parameter file, one parameter a line (``@file`` of lld, or of bazel).
 
-    Args:
-        path: the file.
-        object_base: the folder that the objects' paths are relative to.
+    Their paths are relative to ``object_base``.
 
     Raises:
         CorpusError: the file cannot be read.
@@ -138,9 +136,8 @@ def _unquote(line: str) -> str:
 def objects_in_aquery(path: Path, *, object_base: Path = Path()) -> Generator[ObjectFile]:
     """List the objects of the last link action in ``bazel aquery --output=jsonproto``, and of its parameter files.
 
-    Args:
-        path: the JSON, an ``analysis.ActionGraphContainer``.
-        object_base: the folder that the objects' paths are relative to, usually bazel's execution root.
+    The JSON is an ``analysis.ActionGraphContainer``. Paths are relative to ``object_base``, usually bazel's execution
+    root.
 
     Raises:
         CorpusError: the file cannot be read, is not such JSON, or has no link action.
@@ -181,12 +178,9 @@ def objects_of_commands(
 ) -> Generator[ObjectFile]:
     """List the object of each compilation: its ``-o`` or ``output``, or clang's default name.
 
-    Args:
-        commands: commands from :func:`mlgokit.corpus.importers.compile_commands.read_compile_commands`.
-        object_base: the folder that modules are named relative to; by default each command's own, as LLVM's
-            ``extract_ir`` does.
-        build_folder: names a module relative to this folder instead, if it would get the name of an earlier one, as
-            objects in the folders of a recursive make do.
+    Modules are named relative to ``object_base``, by default each command's own folder, as by LLVM's ``extract_ir``. A
+    module that would get the name of an earlier one, as in the folders of a recursive make, is named relative to
+    ``build_folder``.
     """
     # Hashes alone: about 100 bytes of memory for each object.
     paths: dict[int, int] = {}

@@ -60,12 +60,9 @@ class RecordedLink:
 
 
 def write_database(calls: Sequence[WrappedCall], path: Path, *, kept: Path | None = None) -> WrittenDatabase:
-    """Write the compilation database of a build.
+    """Write the compilation database of a build's recorded calls.
 
-    Args:
-        calls: the build's compiler calls that were recorded.
-        path: where the database goes.
-        kept: folder for preprocessed texts, replaced by this call; without it, sources that need one are left out.
+    ``kept`` is a folder for preprocessed texts, replaced by this call; without it, sources that need one are left out.
 
     Raises:
         ReuseError: ``kept`` is a folder of someone else.

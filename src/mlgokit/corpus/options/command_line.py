@@ -69,10 +69,7 @@ def printed_words(line: str) -> list[str]:
 
 
 def options_for_ir(words: Sequence[str]) -> tuple[str, ...]:
-    """Select the ``-cc1`` options that matter after the front end.
-
-    Args:
-        words: a ``-cc1`` line from :func:`read_dry_run`; its last word is the input.
+    """Select the options of a ``-cc1`` line that matter after the front end; the line's last word is the input.
 
     Example:
         >>> options_for_ir(["-cc1", "-emit-obj", "-D", "A", "-Oz", "-mllvm", "-Da", "-o", "a.o", "-x", "c", "a.c"])
@@ -86,10 +83,7 @@ def options_for_ir(words: Sequence[str]) -> tuple[str, ...]:
 
 
 def options_for_source(words: Sequence[str]) -> tuple[str, ...]:
-    """Select the ``-cc1`` options that compile a source to bitcode: all but action, language, input and output.
-
-    Args:
-        words: a ``-cc1`` line from :func:`read_dry_run`; its last word is the input.
+    """Select the options of a ``-cc1`` line that compile a source to bitcode: all but action, language, in- and output.
 
     Example:
         >>> options_for_source(["-cc1", "-emit-obj", "-D", "A", "-Oz", "-o", "a.o", "-x", "c", "a.c"])

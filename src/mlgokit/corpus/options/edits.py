@@ -91,12 +91,7 @@ def command_line_edits(
 
 
 def edit_command_line(words: Sequence[str], edits: CommandLineEdits, *, where: str) -> tuple[str, ...]:
-    """Apply edits to a command line.
-
-    Args:
-        words: the command line, ``-cc1`` first or not.
-        edits: the changes.
-        where: name of the module, for the message.
+    """Apply edits to a command line, with ``-cc1`` first or without; ``where`` names the module in the message.
 
     Raises:
         UsageError: an option to replace is not in the command line.

@@ -102,10 +102,7 @@ def split_link_command(text: str) -> list[str]:
 def link_options(words: Sequence[str], *, toolchain: Toolchain, folder: Path | None = None) -> LinkOptions:
     """Translate a link command; a compiler driver is first asked for its call of the linker (``-###``).
 
-    Args:
-        words: words of the link command, from :func:`split_link_command`.
-        toolchain: LLVM installation whose clang is asked in place of the compiler in the command.
-        folder: folder of the build, for response files.
+    The toolchain's clang is asked in place of the compiler in the command. The folder of the build has response files.
 
     Raises:
         UsageError: clang does not take the command.
@@ -183,13 +180,9 @@ def parse_override(words: Sequence[str], *, where: str) -> Words:
 
 
 def _driver_fact(option: Option, unit: Option) -> dict[str, str] | None:
-    """Find what a driver option sets: level, relocation model or target.
+    """Find what a driver option sets (level, relocation model or target), as -cc1 parses it, and as the driver does.
 
     Empty for an option that means nothing to the compilation of bitcode, ``None`` for one that is not the driver's.
-
-    Args:
-        option: the option as ``clang -cc1`` parses it.
-        unit: the option as the driver parses it.
     """
     word = unit.words[0]
     if option.name == "-O" and option.values[0] in _LEVELS:
@@ -212,10 +205,7 @@ def _is_for_cc1(option: Option) -> bool:
 def fill_override(folder: Path, options: Sequence[str], *, build: Path) -> None:
     """Write the options into a corpus whose description has a placeholder for them, and copy the profiles they name.
 
-    Args:
-        folder: folder of the corpus.
-        options: words for clang, from :func:`link_options`.
-        build: folder that paths of profiles are relative to.
+    Paths of profiles are relative to the folder of the ``build``.
 
     Raises:
         BusyError: another process uses the corpus.

@@ -38,12 +38,7 @@ _TRIPLE = re.compile(r"[a-z0-9][a-z0-9_.]*(-[a-z0-9_.]+){1,3}")
 
 
 def options_of(level: Level, target: str | None = None, options: Sequence[str] = ()) -> tuple[str, ...]:
-    """Make the options of all projects: :data:`OPTIONS` at a level, and for another target if one is given.
-
-    Args:
-        level: optimization level.
-        target: triple of another processor.
-        options: further options of the driver that decide the code.
+    """Make the options of all projects: :data:`OPTIONS` at a level, further options, and the triple of another target.
 
     Raises:
         UsageError: the target is no triple that a corpus can have, or an option does more than to decide the code.
@@ -112,17 +107,8 @@ def extract_projects(
 
     Interrupted (:class:`KeyboardInterrupt`), it kills the compilers that run and keeps every finished module.
 
-    Args:
-        projects: projects to extract, from :func:`mlgokit.corpus.sources.projects.load_projects`.
-        toolchain: LLVM installation whose clang makes the bitcode.
-        sources_folder: folder that :func:`mlgokit.corpus.sources.fetch.prepare_sources` unpacked the sources to.
-        corpus_folder: where the corpus goes.
-        level: optimization level of all projects.
-        target: triple that all projects are compiled for, whose headers are installed; the compiler's own if left out.
-        options: further options of the driver for all projects, which decide the code alone.
-        workers: number of compilers that run at a time.
-        limits: resource limits of one module's front end.
-        report: called after every module.
+    :func:`mlgokit.corpus.sources.fetch.prepare_sources` unpacked the sources. Without a ``target``, a triple whose
+    headers are installed, modules are for the compiler's own. Further ``options`` of the driver decide the code alone.
 
     Raises:
         BusyError: another process uses the corpus.

@@ -39,10 +39,7 @@ def cached_path(archive: Archive, *, cache_folder: Path) -> Path:
 def fetch_archive(archive: Archive, *, cache_folder: Path, timeout_seconds: float = 600.0) -> Path:
     """Return the archive's file in the cache, after downloading it if it is missing or damaged.
 
-    Args:
-        archive: the archive to download.
-        cache_folder: folder of the cache, such as :func:`default_cache_folder`.
-        timeout_seconds: deadline of the download, all attempts together.
+    The deadline is for all attempts together.
 
     Raises:
         FetchError: no server gave the file, or it has another digest.

@@ -118,10 +118,7 @@ class Project:
 
 
 def load_projects(path: Path | None = None) -> tuple[Project, ...]:
-    """Read a list of projects, in the order of the file.
-
-    Args:
-        path: a TOML file; the list that comes with this package if left out.
+    """Read the list of projects in a TOML file, in its order; by default that which comes with this package.
 
     Raises:
         CorpusError: the list is malformed; the message names the project, the key and what was expected.

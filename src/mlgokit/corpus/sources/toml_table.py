@@ -97,11 +97,7 @@ class TomlTable:
 
 
 def load_table(path: Path | Traversable, *, what: str) -> TomlTable:
-    """Read a TOML file as a table.
-
-    Args:
-        path: path of the file.
-        what: description of the file, for the error.
+    """Read a TOML file as a table; ``what`` describes it in the error.
 
     Raises:
         CorpusError: the file cannot be read, or is no TOML.
