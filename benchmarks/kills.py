@@ -20,7 +20,7 @@ from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.corpus.corpus import load_corpus
 from mlgokit.corpus.layout import bitcode_path
-from mlgokit.corpus.writer import write_corpus
+from mlgokit.corpus.writer import corpus_writer, description_fields
 from mlgokit.errors import UsageError
 from mlgokit.files import atomic_write
 from mlgokit.module import Module
@@ -116,7 +116,9 @@ def small_corpus(config: Kills, modules: Sequence[Module]) -> list[Module]:
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(one.bitcode, target)
             shutil.copyfile(one.bitcode.with_suffix(".cmd"), target.with_suffix(".cmd"))
-        write_corpus(folder, chosen, ())
+        with corpus_writer(folder, description_fields(), remedy="add modules") as writer:
+            for one in chosen:
+                writer.add(one)
     return list(load_corpus(folder).modules)
 
 

@@ -27,7 +27,7 @@ from mlgokit.commands.corpus import info
 from mlgokit.commands.help import DESCRIPTION
 from mlgokit.commands.table import GROUPS
 from mlgokit.corpus.verify import Verdict, VerifiedModule, VerifyResult
-from mlgokit.corpus.writer import write_corpus
+from mlgokit.corpus.writer import corpus_writer, description_fields
 from mlgokit.errors import MlgokitError, StorageError
 from mlgokit.learning.run_folder import Counters
 from mlgokit.learning.settings import Learning
@@ -364,7 +364,9 @@ def corpus(tmp_path: Path) -> Path:
         modules.append(
             Module(name=name, project="alpha", language="c++", bitcode=path, command_line=("-cc1",), bitcode_bytes=5)
         )
-    write_corpus(folder, modules, ())
+    with corpus_writer(folder, description_fields(), remedy="add modules") as writer:
+        for one in modules:
+            writer.add(one)
     return folder
 
 

@@ -24,7 +24,7 @@ from mlgokit.corpus.corpus import load_corpus
 from mlgokit.corpus.identity import known_contents, training_modules
 from mlgokit.corpus.sources.fetch import cached_path
 from mlgokit.corpus.sources.projects import choose_projects, load_projects
-from mlgokit.corpus.writer import write_corpus
+from mlgokit.corpus.writer import corpus_writer, description_fields
 from mlgokit.errors import CorpusError, FetchError, PolicyError, ReuseError, StorageError, ToolError, UsageError
 from mlgokit.learning.settings import Learning
 from mlgokit.module import Module
@@ -56,7 +56,9 @@ def corpus(tmp_path: Path) -> Path:
         one.bitcode.parent.mkdir(parents=True, exist_ok=True)
         one.bitcode.write_bytes(b"BC\xc0\xde" + one.name.encode())
         one.bitcode.with_suffix(".cmd").write_bytes(b"-cc1\0")
-    write_corpus(folder, modules, ())
+    with corpus_writer(folder, description_fields(), remedy="add modules") as writer:
+        for one in modules:
+            writer.add(one)
     return folder
 
 
@@ -328,7 +330,9 @@ def test_evaluations_that_make_no_sense(corpus: Path, config: dict[str, Any], ki
 
 def test_nothing_is_held_out(corpus: Path):
     modules = [one for one in load_corpus(corpus).modules if not one.held_out]
-    write_corpus(corpus, modules, ())
+    with corpus_writer(corpus, description_fields(), remedy="add modules") as writer:
+        for one in modules:
+            writer.add(one)
 
     with pytest.raises(CorpusError, match=r"expected at least one held-out project to evaluate on, found none; name "):
         evaluate.run(evaluate.Evaluate(policy=(":default",), corpus=corpus))

@@ -7,7 +7,7 @@ import pytest
 from mlgokit.corpus.combine import combine_corpora
 from mlgokit.corpus.corpus import ModuleFailure, load_corpus
 from mlgokit.corpus.layout import DESCRIPTION_NAME, SIDECAR_NAME
-from mlgokit.corpus.writer import write_corpus
+from mlgokit.corpus.writer import corpus_writer, description_fields
 from mlgokit.errors import CorpusError
 from mlgokit.module import Module
 
@@ -25,7 +25,9 @@ def part(folder: Path, name: str, **facts: Any) -> Module:
     module = Module(
         name=name, language="c", bitcode=folder / f"{name}.bc", command_line=("-cc1",), bitcode_bytes=4, **facts
     )
-    write_corpus(folder, [module], [ModuleFailure(name="bad.o", project="q", reason="no")])
+    with corpus_writer(folder, description_fields(), remedy="add modules") as writer:
+        writer.add(module)
+        writer.add(ModuleFailure(name="bad.o", project="q", reason="no"))
     return module
 
 

@@ -11,7 +11,7 @@ from mlgokit.corpus.corpus import Corpus, ModuleFailure, load_corpus, write_side
 from mlgokit.corpus.info import corpus_info
 from mlgokit.corpus.layout import DESCRIPTION_NAME, SIDECAR_NAME, decode_command_line, encode_command_line
 from mlgokit.corpus.options.edits import command_line_edits
-from mlgokit.corpus.writer import corpus_writer, description_fields, write_corpus
+from mlgokit.corpus.writer import corpus_writer, description_fields
 from mlgokit.errors import CorpusError, UsageError
 from mlgokit.module import Module
 
@@ -68,9 +68,20 @@ def test_what_is_written_is_read(tmp_path: Path):
         text_bytes=7,
     )
     failure = ModuleFailure(name="p/b.cc.o", project="other", reason="b.cc:1:1: error: no")
-    write_corpus(tmp_path, [module], [failure])
+    with corpus_writer(tmp_path, description_fields(), remedy="add modules") as writer:
+        writer.add(module)
+        writer.add(failure)
     assert load_corpus(tmp_path) == Corpus(folder=tmp_path, modules=(module,), failures=(failure,))
     assert json.loads((tmp_path / DESCRIPTION_NAME).read_text()) == {"has_thinlto": False, "modules": ["p/a.cc.o"]}
+
+
+def test_a_writer_tells_the_first_failures_alone(tmp_path: Path):
+    with corpus_writer(tmp_path, description_fields(), remedy="") as writer:
+        writer.add_name("a.o")
+        for number in range(30):
+            writer.add(ModuleFailure(name=f"{number}.o", project="p", reason="no"))
+    found = writer.summarize()
+    assert (found.failures, len(found.examples), found.examples[0].name) == (30, 20, "0.o")
 
 
 def test_command_lines_survive():

@@ -10,7 +10,7 @@ from mlgokit.corpus.corpus import Corpus, load_corpus, read_sidecar
 from mlgokit.corpus.identity import NOTHING_KNOWN, Contents, drop_copies, leaks
 from mlgokit.corpus.layout import SIDECAR_NAME
 from mlgokit.corpus.split import ProjectsBy, SplitBy, choose_held_out, position, split_corpus
-from mlgokit.corpus.writer import write_corpus
+from mlgokit.corpus.writer import corpus_writer, description_fields
 from mlgokit.errors import UsageError
 from mlgokit.module import Module
 
@@ -35,7 +35,9 @@ def corpus_of(folder: Path, *names: str, held_out: tuple[str, ...] = ()) -> Corp
         one.bitcode.parent.mkdir(parents=True, exist_ok=True)
         one.bitcode.write_bytes(b"BC\xc0\xde")
         one.bitcode.with_suffix(".cmd").write_bytes(b"-cc1\0")
-    write_corpus(folder, modules, ())
+    with corpus_writer(folder, description_fields(), remedy="add modules") as writer:
+        for one in modules:
+            writer.add(one)
     return load_corpus(folder)
 
 

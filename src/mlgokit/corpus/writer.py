@@ -209,26 +209,6 @@ def _keep_facts(writer: CorpusWriter, partial: Path) -> None:
         move_into_place(partial, path)
 
 
-def write_corpus(
-    folder: Path, modules: Iterable[Module], failures: Iterable[ModuleFailure], *, has_thinlto: bool = False
-) -> None:
-    """Write the sidecar and the description of modules whose bitcode and command lines are there already.
-
-    Args:
-        folder: folder of the corpus.
-        modules: the modules, in the order of the description.
-        failures: sources that gave no module.
-        has_thinlto: whether each module has its part of a ThinLTO index.
-
-    Raises:
-        CorpusError: there is no module.
-        StorageError: the disk is full or not writable.
-    """
-    with corpus_writer(folder, description_fields(has_thinlto=has_thinlto), remedy="add modules") as writer:
-        for outcome in (*modules, *failures):
-            writer.add(outcome)
-
-
 def write_module(name: str, module: Module, bitcode: Path, folder: Path) -> Module:
     """Copy bitcode that was made of a module into the corpus in ``folder``, with the options of that module.
 

@@ -90,7 +90,7 @@ class Place:
         result = import_commands(database, toolchain=self.toolchain, corpus_folder=self.folder / "corpus", **options)
         corpus = load_corpus(self.folder / "corpus")
         assert (result.imported.modules, result.imported.failures) == (len(corpus.modules), len(corpus.failures))
-        return Made(corpus=corpus, repeated=result.repeated, unwanted=result.unwanted, dropped=result.dropped)
+        return Made(corpus=corpus, repeated=result.repeated, unwanted=result.unwanted, dropped=result.options.left_out)
 
     def calls(self) -> list[str]:
         """What the compiler was asked since the last call: ``dry`` or the source."""

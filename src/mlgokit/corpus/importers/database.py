@@ -77,11 +77,6 @@ class ImportedCommands:
     options: BuildOptionCounts = field(default_factory=BuildOptionCounts)
     fits: tuple[ProfileFit, ...] = ()
 
-    @property
-    def dropped(self) -> Mapping[str, int]:
-        """Options that were left out, with the number of commands."""
-        return self.options.left_out
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
