@@ -11,7 +11,7 @@ from rich.console import Console
 from mlgokit.builds.corpus import CorpusBuild
 from mlgokit.commands import doctor, doctor_trials
 from mlgokit.commands.doctor import Check, Diagnosis, ToolchainDiagnosis, diagnose, diagnose_toolchain, render
-from mlgokit.commands.doctor_rust import rust_trials
+from mlgokit.commands.doctor_trials import rust_trials
 from mlgokit.compiler.toolchain import Toolchain, UnusableProgram
 from mlgokit.errors import ToolError
 from mlgokit.progress import say_nothing
@@ -225,7 +225,7 @@ def test_what_the_rustc_in_path_cannot_do_is_said(
     if llvm:
         (tmp_path / "rustc").write_text(f"#!/bin/sh\n[ $1 = -vV ] && printf '{said}\\n' || echo {tmp_path}\n")
         (tmp_path / "rustc").chmod(0o755)
-    trials = dict(rust_trials(plugin=True))
+    trials = dict(rust_trials())
     if not llvm:
         with pytest.raises(ToolError, match="rustc: expected a rustc, found none; install Rust, or put its folder"):
             trials["rustc"]()
@@ -233,4 +233,3 @@ def test_what_the_rustc_in_path_cannot_do_is_said(
     assert trials["rustc"]() == "rustc 1.91.0 (a 2025-10-28), LLVM 20.1.0, inside the compiler"
     with pytest.raises(ToolError, match=found):
         trials["plugin in rustc"]()
-    assert list(dict(rust_trials(plugin=False))) == ["rustc"]

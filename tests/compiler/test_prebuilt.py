@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mlgokit.commands.doctor_plugin import list_prebuilt, obtain_plugin
+from mlgokit.commands.doctor_trials import list_prebuilt, obtain_plugin
 from mlgokit.compiler import prebuilt as module
 from mlgokit.compiler.plugin_build import build_plugin, link_policies, was_compiled
 from mlgokit.compiler.prebuilt import (

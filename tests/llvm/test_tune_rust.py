@@ -16,7 +16,7 @@ from tests.llvm.searching import search_until
 from mlgokit.cli import main
 from mlgokit.commands import build
 from mlgokit.commands.build import Build, BuildResult
-from mlgokit.commands.doctor_rust import rust_trials
+from mlgokit.commands.doctor_trials import rust_trials
 from mlgokit.compiler import process
 from mlgokit.compiler.compilation import CompileStatus
 from mlgokit.compiler.objects.archive import read_members
@@ -171,7 +171,7 @@ def result_of(place: Path) -> dict[str, Any]:
 
 
 def test_doctor_tries_the_rustc_in_path(major: int):
-    found = {name: attempt() for name, attempt in rust_trials(plugin=True)}
+    found = {name: attempt() for name, attempt in rust_trials()}
     assert f"LLVM {major}." in found["rustc"]
     assert found["plugin in rustc"].startswith("it loads it and asks it about calls: ")
 

@@ -15,9 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
-from mlgokit.commands.doctor_plugin import list_prebuilt
-from mlgokit.commands.doctor_rust import rust_trials
-from mlgokit.commands.doctor_trials import toolchain_trials
+from mlgokit.commands.doctor_trials import list_prebuilt, rust_trials, toolchain_trials
 from mlgokit.compiler.limits import MACHINE_BYTES, PROCESSORS
 from mlgokit.compiler.prebuilt import find_prebuilt
 from mlgokit.compiler.toolchain import (
@@ -134,28 +132,17 @@ def exit_code(config: Doctor, diagnosis: Diagnosis) -> int:  # noqa: ARG001  (as
     return diagnosis.exit_code
 
 
-def diagnose(search: tuple[Path, ...] | None = None, *, plugin: bool = True) -> Diagnosis:
-    """Try everything.
-
-    Args:
-        search: look for compilers only in these folders.
-        plugin: also build the plugin for each supported compiler (some ten seconds each, the first time).
-    """
+def diagnose(search: tuple[Path, ...] | None = None) -> Diagnosis:
+    """Try everything, also building plugins; with ``search`` only of the compilers in these folders."""
     found = survey(search)
-    toolchains = tuple(diagnose_toolchain(toolchain, plugin=plugin) for toolchain in found.toolchains)
-    trials = rust_trials(plugin=plugin) if search is None else ()
-    rust = tuple(_check(name, attempt) for name, attempt in trials)
+    toolchains = tuple(map(diagnose_toolchain, found.toolchains))
+    rust = [_check(name, attempt) for name, attempt in (rust_trials() if search is None else ())]
     system = (*_system_checks(), *rust)
-    return Diagnosis(
-        toolchains=toolchains,
-        unusable=found.unusable,
-        system=system,
-        advice=_advice(toolchains, system),
-    )
+    return Diagnosis(toolchains=toolchains, unusable=found.unusable, system=system, advice=_advice(toolchains, system))
 
 
 def diagnose_toolchain(toolchain: Toolchain, *, plugin: bool = True) -> ToolchainDiagnosis:
-    """Try everything that depends on one compiler."""
+    """Try everything that depends on one compiler; to build the plugin takes some ten seconds, the first time."""
     with tempfile.TemporaryDirectory(prefix="mlgokit-doctor-") as name:
         trials = toolchain_trials(toolchain, Path(name), plugin=plugin)
         checks = [_check(what, attempt, needed=needed) for what, attempt, needed in trials]
@@ -169,15 +156,12 @@ def render(diagnosis: Diagnosis, console: Console) -> None:
         title = f"{version}, built with {entry.toolchain.cxx_library}: {'usable' if entry.usable else 'not usable'}"
         table = _table(title)
         for tool, path in _tools(entry.toolchain):
-            found = str(path or "not found: optional")
-            table.add_row(tool, _mark(works=path is not None, needed=False), found)
+            table.add_row(tool, _mark(works=path is not None, needed=False), str(path or "not found: optional"))
         table.add_section()
-        for check in entry.checks:
-            table.add_row(check.name, _mark(works=check.works, needed=check.needed), escape(_detail(check)))
+        _add_checks(table, entry.checks)
         console.print(table)
     table = _table("This machine")
-    for check in diagnosis.system:
-        table.add_row(check.name, _mark(works=check.works, needed=check.needed), escape(_detail(check)))
+    _add_checks(table, diagnosis.system)
     for program in diagnosis.unusable:
         table.add_row(escape(str(program.path)), _mark(works=False, needed=False), escape(program.reason))
     console.print(table)
@@ -201,11 +185,6 @@ def _mark(*, works: bool, needed: bool) -> str:
     return "[red]no[/red]" if needed else "[dim]-[/dim]"
 
 
-def _detail(check: Check) -> str:
-    """What is said of a check; nothing is wrong where what is not needed is not there."""
-    return check.detail if check.works or check.needed else f"optional, not here: {check.detail}"
-
-
 def _tools(toolchain: Toolchain) -> Iterator[tuple[str, Path | None]]:
     yield "clang", toolchain.clang
     yield "clang++", toolchain.clangxx
@@ -214,6 +193,13 @@ def _tools(toolchain: Toolchain) -> Iterator[tuple[str, Path | None]]:
     yield "ld.lld", toolchain.lld
     yield "llvm-config", toolchain.llvm_config
     yield "headers", toolchain.include_dir
+
+
+def _add_checks(table: Table, checks: tuple[Check, ...]) -> None:
+    for check in checks:
+        # Nothing is wrong where what is not needed is not there.
+        detail = check.detail if check.works or check.needed else f"optional, not here: {check.detail}"
+        table.add_row(check.name, _mark(works=check.works, needed=check.needed), escape(detail))
 
 
 def _check(name: str, attempt: Callable[[], str], *, needed: bool = False) -> Check:

@@ -1,4 +1,4 @@
-"""What ``mlgokit doctor`` tries with one compiler, each on a small input; a trial says what it found, or raises."""
+"""What ``mlgokit doctor`` tries, each on a small input; a trial says what it found, or raises."""
 
 import contextlib
 import functools
@@ -7,12 +7,15 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from mlgokit.commands.doctor_plugin import obtain_plugin
 from mlgokit.compiler import process
 from mlgokit.compiler.objects.link import LinkStatus, link_image, link_roots
 from mlgokit.compiler.outcome import first_error
+from mlgokit.compiler.plugin_build import build_plugin, was_compiled
+from mlgokit.compiler.plugin_loading import replay_sentence, why_no_plugin_loads
+from mlgokit.compiler.prebuilt import Prebuilt, all_prebuilt, find_prebuilt
+from mlgokit.compiler.rust.toolchain import find_rustc, load_plugin, unstable_options
 from mlgokit.compiler.sandbox import open_sandbox
-from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.compiler.toolchain import SUPPORTED_MAJORS, Toolchain, find_toolchain, known_majors
 from mlgokit.errors import ToolError
 from mlgokit.policy.targets import join_names
 from mlgokit.problems import PROBLEMS, Problem
@@ -166,3 +169,54 @@ def _load_plugin(toolchain: Toolchain, folder: Path) -> str:
     plugin, whence = obtain_plugin(toolchain)
     _run(toolchain, folder, plugin=plugin)
     return f"{whence}, and the compiler loads it: {plugin}"
+
+
+# --- The plugin, and what is not of one compiler ----------------------------------------------------------------------
+
+
+def obtain_plugin(toolchain: Toolchain) -> tuple[Path, str]:
+    """The plugin for a compiler, and the words for where it comes from.
+
+    Raises:
+        ToolError: the plugin is not made for this compiler, cannot be loaded or built there, or there are no headers.
+    """
+    if not toolchain.supported:
+        raise ToolError(f"the plugin is made for LLVM {known_majors('and')} only")
+    if reason := why_no_plugin_loads(toolchain.clang):
+        raise ToolError(replay_sentence(toolchain.clang, reason))
+    prebuilt = find_prebuilt(toolchain.version, toolchain.target, toolchain.cxx_library)
+    if toolchain.include_dir is None and isinstance(prebuilt, str):
+        raise ToolError(f"no LLVM headers of major {toolchain.major} found{prebuilt and f', and {prebuilt}'}")
+    plugin = build_plugin(toolchain)
+    if isinstance(prebuilt, Prebuilt) and not was_compiled(plugin):
+        return plugin, f"comes prebuilt for {prebuilt.name}"
+    return plugin, "builds"
+
+
+def list_prebuilt() -> str:
+    """The compilers for which a plugin came with the package."""
+    known = all_prebuilt()
+    if not known:
+        raise ToolError("no prebuilt plugin in this installation: it is compiled with LLVM's headers")
+    return ", ".join(one.name for one in known)
+
+
+def rust_trials() -> Iterator[tuple[str, Callable[[], str]]]:
+    """Name and trial of what is asked of the rustc in ``PATH``: its LLVM, and whether it loads the plugin for that."""
+    yield "rustc", _say_rustc
+    yield "plugin in rustc", _try_plugin
+
+
+def _say_rustc() -> str:
+    rustc = find_rustc()
+    library = "inside the compiler" if rustc.library is None else f"shared ({rustc.library.resolve()})"
+    return f"{rustc.version}, LLVM {rustc.llvm}, {library}"
+
+
+def _try_plugin() -> str:
+    rustc = find_rustc()
+    if rustc.major not in SUPPORTED_MAJORS:
+        raise ToolError(f"the plugin is made for LLVM {known_majors('and')} only, this rustc has {rustc.llvm}")
+    load_plugin(rustc, build_plugin(find_toolchain(rustc.major, need_plugin=True)))
+    variables = " ".join(f"{name}={value}" for name, value in unstable_options(rustc.version, "CRATE").items())
+    return f"it loads it and asks it about calls: {variables + ' ' if variables else ''}rustc -Zllvm-plugins=..."
