@@ -10,7 +10,7 @@ import pytest
 from mlgokit.builds.images import BuiltImage
 from mlgokit.commands import report
 from mlgokit.errors import UsageError
-from mlgokit.flags.advise import AdviceOptions, Search, search_flags
+from mlgokit.flags.advise import AdviceOptions, search_flags
 from mlgokit.flags.page import advice_page
 from mlgokit.flags.record import FlagAdvice, Trial
 from mlgokit.flags.reviewed import Flag
@@ -92,36 +92,36 @@ class FakeTrials:
         return tuple(word for flag in flags for word in flag.compile) in self.compiled
 
 
-Ask = Callable[..., Search]
+Ask = Callable[..., FlagAdvice]
 
 
 @pytest.fixture
 def ask(tmp_path: Path) -> Ask:
-    def ask(trials: FakeTrials, *, seconds: float = 600.0, without: tuple[str, ...] = ()) -> Search:
+    def ask(trials: FakeTrials, *, seconds: float = 600.0, without: tuple[str, ...] = ()) -> FlagAdvice:
         options = AdviceOptions(folder=tmp_path, seconds=seconds, without=without)
-        return search_flags(trials, options, build=("make",), whole_seconds=1.0, report=say_nothing)
+        return search_flags(trials, options, build=("make",), whole_seconds=1.0, report=say_nothing)[0]
 
     return ask
 
 
-def states(found: Search) -> dict[str, str]:
-    return {row.name: row.state for row in found.advice.flags}
+def states(found: FlagAdvice) -> dict[str, str]:
+    return {row.name: row.state for row in found.flags}
 
 
-def reasons(found: Search) -> dict[str, str]:
-    return {step.flag: step.reason for step in found.advice.steps}
+def reasons(found: FlagAdvice) -> dict[str, str]:
+    return {step.flag: step.reason for step in found.steps}
 
 
 def test_flags_are_added_by_their_gain_and_the_whole_build_is_made_with_them(ask: Ask):
     trials = FakeTrials(saves={"a": 20, "b": 50, "risky": 10, "file": 300})
     found = ask(trials)
 
-    assert found.advice.advised == ("b", "a", "risky", "file")
-    assert (found.advice.compile, found.advice.link) == (("-a", "-risky"), ("-Wl,-b", "-Wl,-s"))
+    assert found.advised == ("b", "a", "risky", "file")
+    assert (found.compile, found.link) == (("-a", "-risky"), ("-Wl,-b", "-Wl,-s"))
     assert trials.made[-1] == "whole+b+a+risky+file"
-    assert found.whole is not None
-    assert (found.whole.count("loaded"), found.whole.count("file")) == (930, 4620)
-    assert [step.saved for step in found.advice.steps if step.kept] == [50, 20, 10, 300]
+    assert found.advised_build is not None
+    assert (found.advised_build.count("loaded"), found.advised_build.count("file")) == (930, 4620)
+    assert [step.saved for step in found.steps if step.kept] == [50, 20, 10, 300]
 
 
 def test_what_excludes_another_fails_or_is_not_worth_its_cost_stays_out(ask: Ask):
@@ -142,30 +142,30 @@ def test_what_excludes_another_fails_or_is_not_worth_its_cost_stays_out(ask: Ask
         "strong": "weak saves as much or more in its place",
         "risky": "its cost is worth 0.5 %, not 0.43 %",
     }
-    assert found.advice.advised == ("weak",)
+    assert found.advised == ("weak",)
 
 
 def test_a_flag_takes_the_place_of_one_that_it_excludes_if_it_saves_more_there(ask: Ask):
     trials = FakeTrials(saves={"weak": 30, "strong": 20, "a": 25}, together={("strong", "a"): 40})
     found = ask(trials)
     assert "a+strong" in trials.made
-    assert found.advice.advised == ("a", "strong")
+    assert found.advised == ("a", "strong")
     assert reasons(found)["weak"] == "strong saves as much or more in its place"
 
 
 def test_a_flag_that_lost_its_place_wins_it_back_beside_later_ones(ask: Ask):
     trials = FakeTrials(saves={"strong": 30, "weak": 29, "a": 20}, together={("weak", "a"): 10})
     found = ask(trials)
-    assert found.advice.advised == ("a", "weak")
+    assert found.advised == ("a", "weak")
     assert trials.made[-2:] == ["a+weak", "whole+a+weak"]
-    assert {step.flag: step.kept for step in found.advice.steps if step.flag in {"weak", "strong"}} == {
+    assert {step.flag: step.kept for step in found.steps if step.flag in {"weak", "strong"}} == {
         "weak": True, "strong": False,
     }  # fmt: skip
 
 
 def test_without_tests_nothing_is_advised_that_can_change_the_program(ask: Ask):
     found = ask(FakeTrials(saves={"risky": 100, "a": 10}, has_passing_tests=False))
-    assert found.advice.advised == ("a",)
+    assert found.advised == ("a",)
     assert reasons(found)["risky"] == "it can change what the program does, and no --test judges"
 
 
@@ -179,7 +179,7 @@ def test_a_flag_that_grows_alone_is_tried_on_top(ask: Ask):
 
 def test_what_fails_in_the_whole_build_is_dropped(ask: Ask):
     found = ask(FakeTrials(saves={"a": 20, "b": 50}, fails_whole=("a",)))
-    assert found.advice.advised == ("b",)
+    assert found.advised == ("b",)
     assert reasons(found)["a"] == "the whole build does not build: make ended with 2: error: no"
 
 
@@ -188,7 +188,7 @@ def test_time_ends_trials_and_the_reason_says_so(ask: Ask):
     found = ask(trials, seconds=60.0)
     # Only a link fits into 60 % of the time.
     assert trials.made == ["b", "file", "b", "b+file", "whole+b"]
-    row = next(row for row in found.advice.flags if row.name == "a")
+    row = next(row for row in found.flags if row.name == "a")
     assert (row.state, row.reason) == (
         "not tried",
         "out of time: run the same command again to go on, with more --seconds",
@@ -214,21 +214,21 @@ def test_what_a_compilation_takes_is_learned_and_not_what_a_link_takes(monkeypat
 def test_flags_with_which_the_whole_build_is_no_smaller_are_not_advised(ask: Ask):
     """Its configuration sees the flags, and chooses otherwise."""
     found = ask(FakeTrials(saves={"a": 20, "b": 50}, grows_whole={"a": 90}))
-    assert found.advice.advised == ("b",)
+    assert found.advised == ("b",)
     assert reasons(found)["a"] == "the whole build is no smaller than the plain one"
     found = ask(FakeTrials(saves={"a": 20}, grows_whole={"a": 20}))
-    assert (found.advice.advised, found.whole, found.found.trial.flags) == ((), None, ())
+    assert (found.advised, found.advised_build) == ((), None)
 
 
 def test_names_of_without_are_those_of_the_list(ask: Ask):
     found = ask(FakeTrials(saves={"a": 20}), without=("a",))
-    assert (found.advice.advised, found.advice.flags[0].reason) == ((), "--without")
+    assert (found.advised, found.flags[0].reason) == ((), "--without")
     with pytest.raises(UsageError, match=r"^--without lto: expected one of a, b, risky, weak, strong, file; correct"):
         check_names(("lto",), LIST)
 
 
 def test_the_page_says_what_is_advised_and_the_json_gives_it_back(ask: Ask, tmp_path: Path):
-    advice = ask(FakeTrials(saves={"a": 20, "b": 50}, fails=("risky",))).advice
+    advice = ask(FakeTrials(saves={"a": 20, "b": 50}, fails=("risky",)))
     assert FlagAdvice.from_json(json.loads(json.dumps(advice.to_json()))) == advice
     text = render_markdown(advice_page(advice))
     assert "**Smaller.** -6.93 % by b, a: 1 program, 1,010 to 940 bytes loaded, whole files -1.40 %" in text
@@ -237,5 +237,5 @@ def test_the_page_says_what_is_advised_and_the_json_gives_it_back(ask: Ask, tmp_
     (tmp_path / "advice.json").write_text(json.dumps(advice.to_json()))
     told = report.run(report.MakeReport(result=tmp_path / "advice.json"))
     assert Path(told["markdown"]).read_text() == text
-    nothing = ask(FakeTrials()).advice
+    nothing = ask(FakeTrials())
     assert "**Nothing was found.** none of 6 flags makes the 1 program smaller" in render_markdown(advice_page(nothing))

@@ -26,8 +26,8 @@ from mlgokit.decode import read_json
 from mlgokit.errors import ToolError, UsageError
 from mlgokit.export.plugin import export_plugin
 from mlgokit.flags.record import BuildLine, FlagAdvice, Trial
-from mlgokit.flags.reviewed import FLAGS
-from mlgokit.flags.search import Budget, Combination, combine, confirm, describe_budget, try_alone
+from mlgokit.flags.reviewed import FLAGS, Flag
+from mlgokit.flags.search import Budget, combine, confirm, describe_budget, try_alone
 from mlgokit.flags.trials import ALREADY, TRIALS, BuildTrials, Trials, TrialStore, options_of
 from mlgokit.policy.pretrained import SHIPPED, policy_files
 from mlgokit.progress import Report
@@ -52,20 +52,12 @@ class AdviceOptions:
     without: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Search:
-    """What the trials of a list found: rows, combination, and the whole build with what is advised."""
-
-    plain: Trial
-    advice: FlagAdvice
-    found: Combination
-    whole: Trial | None
-
-
 def search_flags(
     trials: Trials, options: AdviceOptions, *, build: tuple[str, ...], whole_seconds: float, report: Report
-) -> Search:
+) -> tuple[FlagAdvice, tuple[Flag, ...]]:
     """Try the flags of ``trials`` on its build, first each alone, and then those that save bytes together.
+
+    Returns what was found, and the flags that are advised.
 
     The record gets the commands of the ``build``, which take ``whole_seconds`` all together, with its tests.
 
@@ -101,7 +93,7 @@ def search_flags(
         notes=(*_note_differing_builds(found.trial, whole), *_note_growth(plain, whole)),
         wall_seconds=time.monotonic() - began,
     )
-    return Search(plain=plain, advice=advice, found=confirmed, whole=whole)
+    return advice, confirmed.flags
 
 
 def advise_build(recorded: RecordedBuild, options: AdviceOptions, *, report: Report) -> FlagAdvice:
@@ -127,21 +119,23 @@ def advise_build(recorded: RecordedBuild, options: AdviceOptions, *, report: Rep
     store = TrialStore(folder=site.place / TRIALS)
     with open_rebuilder(recorded, compressor=find_stripper(toolchain)) as rebuilder:
         trials = BuildTrials(rebuilder=rebuilder, store=store, flags=FLAGS, has_lld=toolchain.lld is not None)
-        search = search_flags(trials, options, build=site.commands.build, whole_seconds=recorded.seconds, report=report)
+        advice, flags = search_flags(
+            trials, options, build=site.commands.build, whole_seconds=recorded.seconds, report=report
+        )
         advice = dataclasses.replace(
-            search.advice,
+            advice,
             line=_format_added(
                 site.commands,
                 recorded.tree,
-                AddedOptions(compile=search.advice.compile, link=search.advice.link),
+                AddedOptions(compile=advice.compile, link=advice.link),
             ),
-            lines=lines_of(search.advice),
+            lines=lines_of(advice),
             tune=_tune_command(site.commands),
-            tests=_describe_tests(recorded),
-            notes=(*search.advice.notes, *_build_notes(recorded, search, held)),
+            tests=describe_tests(recorded.tests),
+            notes=(*advice.notes, *_build_notes(recorded, advice.plain, flags, held)),
             baseline=baseline,
         )
-        return _measure_shipped(advice, trials, search, recorded, options, report=report)
+        return _measure_shipped(advice, trials, flags, recorded, options, report=report)
 
 
 def lines_of(advice: FlagAdvice) -> tuple[BuildLine, ...]:
@@ -172,7 +166,7 @@ def _format_added(commands: BuildCommands, tree: Path, added: AddedOptions) -> s
 def _measure_shipped(
     advice: FlagAdvice,
     trials: BuildTrials,
-    search: Search,
+    flags: Sequence[Flag],
     recorded: RecordedBuild,
     options: AdviceOptions,
     *,
@@ -186,19 +180,19 @@ def _measure_shipped(
     except ToolError as error:
         return dataclasses.replace(advice, shipped_name=SHIPPED, shipped_reason=str(error))
     lto = {flag.name for flag in trials.flags if flag.group == "lto"}
-    optimizes = not lto.isdisjoint(search.advice.advised)
+    optimizes = not lto.isdisjoint(advice.advised)
     has_lto = any(trials.list_excluded().get(name) == ALREADY for name in lto)
     added = plugin_options(plugin, "both" if optimizes or has_lto else "compile")
     if optimizes:
         # The wrappers look for link-time optimization in the words of the build itself.
         added = dataclasses.replace(added, link=added.lto_link, lto_link=())
-    before = (search.whole or search.plain).count("loaded")
-    trial = trials.make(search.found.flags, plugin=added)
+    before = (advice.advised_build or advice.plain).count("loaded")
+    trial = trials.make(flags, plugin=added)
     if not trial.works or trial.count("loaded") >= before:
         # The policies decide in code at -Oz alone, which may pay with them where -Os pays without.
         level = next(flag for flag in trials.flags if flag.name == LEVEL)
-        if level.name not in (*search.advice.advised, *trials.list_excluded()):
-            others = [flag for flag in search.found.flags if flag.group != level.group]
+        if level.name not in (*advice.advised, *trials.list_excluded()):
+            others = [flag for flag in flags if flag.group != level.group]
             other = trials.make([*others, level], plugin=added)
             if other.works and other.count("loaded") < before:
                 trial = other
@@ -244,11 +238,12 @@ def _tune_command(commands: BuildCommands) -> str:
     return shlex.join(words)
 
 
-def _describe_tests(recorded: RecordedBuild) -> str:
-    if recorded.tests is None:
+def describe_tests(failure: str | None) -> str:
+    """Say whether tests judged the flags, by why they fail on the plain build; ``None`` if there are no tests."""
+    if failure is None:
         return "no --test was given, so no flag was taken that can change what a program does"
-    if recorded.tests:
-        return f"the tests already fail on the plain build ({recorded.tests}), so they judge nothing"
+    if failure:
+        return f"the tests already fail on the plain build ({failure}), so they judge nothing"
     return "the tests pass on the plain build, and on each build with what is advised"
 
 
@@ -281,9 +276,9 @@ def _note_growth(plain: Trial, whole: Trial | None) -> Iterator[str]:
         yield f"larger with what is advised, though all together are smaller: {', '.join(grown[:_MOST_NAMED])}"
 
 
-def _build_notes(recorded: RecordedBuild, search: Search, held: Sequence[str]) -> Iterator[str]:
+def _build_notes(recorded: RecordedBuild, plain: Trial, flags: Sequence[Flag], held: Sequence[str]) -> Iterator[str]:
     """Note what limits the advice; ``held`` names programs that contain the path of the build's folder."""
-    again = {name: one.image for name, one in search.plain.programs.items()}
+    again = {name: one.image for name, one in plain.programs.items()}
     first = {name: weigh_image(recorded.site.kept(PLAIN, name)).row.image for name in again}
     differs = [name for name, size in again.items() if size != first[name]]
     if differs:
@@ -306,5 +301,5 @@ def _build_notes(recorded: RecordedBuild, search: Search, held: Sequence[str]) -
             f"{held[0]}: the path of the folder of the build is inside, so a build elsewhere has some bytes more or "
             "less, with the flags as without"
         )
-    if any(flag.group == "lto" for flag in search.found.flags):
+    if any(flag.group == "lto" for flag in flags):
         yield "Static libraries of a build with -flto are best made by llvm-ar and llvm-ranlib (AR, RANLIB)"

@@ -25,7 +25,7 @@ from mlgokit.compiler.rust.wrapper import LINKED_TYPES, codegen_options, is_prog
 from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.errors import ToolError, UsageError
 from mlgokit.files import atomic_write, writing
-from mlgokit.flags.advise import AdviceOptions, Search, export_shipped, search_flags, shipped_defect
+from mlgokit.flags.advise import AdviceOptions, describe_tests, export_shipped, search_flags, shipped_defect
 from mlgokit.flags.record import BuildLine, FlagAdvice, Trial
 from mlgokit.flags.reviewed import RUST_FLAGS, Flag
 from mlgokit.flags.trials import ALREADY, TRIALS, TrialStore, find_weaker_flags, key_of, name_policies
@@ -250,21 +250,16 @@ def advise_cargo(
             "another cargo command"
         )
     text = shlex.join(commands.words)
-    search = search_flags(trials, options, build=(text,), whole_seconds=plain.wall_seconds, report=report)
-    lines = config_lines(commands.profile, search.found.flags)
-    tests = "the tests pass on the plain build, and on each build with what is advised"
-    if not commands.tests:
-        tests = "no --test was given, so no flag was taken that can change what a program does"
-    elif not trials.has_passing_tests:
-        tests = f"the tests already fail on the plain build ({trials.facts['tests']}), so they judge nothing"
+    advice, flags = search_flags(trials, options, build=(text,), whole_seconds=plain.wall_seconds, report=report)
+    lines = config_lines(commands.profile, flags)
     advice = dataclasses.replace(
-        search.advice,
+        advice,
         line=_join_lines(lines),
         lines=lines,
-        tests=tests,
+        tests=describe_tests(trials.facts.get("tests", "") if commands.tests else None),
         tune=_tune_command(commands),
     )
-    return _measure_shipped(advice, trials, search, options, report=report)
+    return _measure_shipped(advice, trials, flags, options, report=report)
 
 
 def _tune_command(commands: CargoCommands) -> str:
@@ -277,7 +272,7 @@ def _tune_command(commands: CargoCommands) -> str:
 
 
 def _measure_shipped(
-    advice: FlagAdvice, trials: CargoTrials, search: Search, options: AdviceOptions, *, report: Report
+    advice: FlagAdvice, trials: CargoTrials, flags: Sequence[Flag], options: AdviceOptions, *, report: Report
 ) -> FlagAdvice:
     """Build with the package's policies on top of the advised flags, and add the result to the advice."""
     report(0, 1, f"{SHIPPED} on top")
@@ -290,10 +285,10 @@ def _measure_shipped(
         return dataclasses.replace(advice, shipped_name=SHIPPED, shipped_reason=str(error))
     words = tuple(plugin_words(plugin))
     policies = Flag(name=name_policies(words), rustc=words, cost="")
-    trial = trials.make([*search.found.flags, policies])
+    trial = trials.make([*flags, policies])
     report(1, 1, f"{SHIPPED} on top")
-    reason = shipped_defect(trial, (search.whole or search.plain).count("loaded"))
-    lines = config_lines(trials.commands.profile, [*search.found.flags, policies])
+    reason = shipped_defect(trial, (advice.advised_build or advice.plain).count("loaded"))
+    lines = config_lines(trials.commands.profile, [*flags, policies])
     line = f"RUSTC_BOOTSTRAP=1 in the environment; {_join_lines(lines)}"
     return dataclasses.replace(
         advice, shipped=trial, shipped_name=SHIPPED, shipped_reason=reason, shipped_line="" if reason else line

@@ -1,7 +1,6 @@
 """What trials of flags found: a trial, a flag with its verdict, and the advice with all of them."""
 
 import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -177,12 +176,3 @@ class FlagAdvice:
         """
         given = check_format(value, FORMAT, FORMAT_VERSION, where="advice", remedy="run mlgokit advise again")
         return decode(cls, given, "advice")
-
-
-def trial_from_json(value: Mapping[str, Any], where: str) -> Trial:
-    """Decode a trial; ``where`` names its file in errors.
-
-    Raises:
-        InputError: a key is missing, or a value has another type.
-    """
-    return decode(Trial, dict(value), where)

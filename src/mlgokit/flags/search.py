@@ -179,14 +179,14 @@ def _try_to_add(found: Combination, flag: Flag, trials: Trials, budget: Budget) 
         found = found if reason else dataclasses.replace(found, flags=candidate, trial=trial)
     steps = [step for step in found.steps if step.flag != flag.name]
     if rival is not None and not reason:
-        steps = [
-            dataclasses.replace(step, kept=False, reason=f"{flag.name} saves more in its place")
-            if step.flag == rival.name
-            else step
-            for step in steps
-        ]
+        steps = _drop(rival, steps, f"{flag.name} saves more in its place")
     step = Step(flag=flag.name, counts=flag.counts, saved=saved, kept=not reason, reason=reason)
     return dataclasses.replace(found, steps=(*steps, step))
+
+
+def _drop(flag: Flag, steps: Sequence[Step], reason: str) -> list[Step]:
+    """Note in the steps why a flag that was kept stays no longer."""
+    return [dataclasses.replace(step, kept=False, reason=reason) if step.flag == flag.name else step for step in steps]
 
 
 def _objection(flag: Flag, rival: Flag | None, best: Trial, trial: Trial) -> str:
@@ -220,13 +220,7 @@ def confirm(trials: Trials, plain: Trial, found: Combination, report: Report) ->
         if not objection:
             report(1, 1, f"the whole build with {', '.join(flag.name for flag in flags)}")
             return Combination(flags=tuple(flags), steps=tuple(steps), trial=whole), whole
-        last = flags.pop()
-        steps = [
-            dataclasses.replace(step, kept=False, reason=f"the whole build {objection}")
-            if step.flag == last.name
-            else step
-            for step in steps
-        ]
+        steps = _drop(flags.pop(), steps, f"the whole build {objection}")
     return Combination(flags=(), steps=tuple(steps), trial=plain), None
 
 

@@ -15,10 +15,10 @@ from mlgokit.builds.rebuild import Rebuilder, Rebuilt
 from mlgokit.compiler.driver_call import LINKER
 from mlgokit.compiler.objects.formats import file_totals
 from mlgokit.compiler.wrapping import AddedOptions, WrappedCall
-from mlgokit.decode import read_json
+from mlgokit.decode import decode, read_json
 from mlgokit.errors import InputError
 from mlgokit.files import atomic_write
-from mlgokit.flags.record import Trial, trial_from_json
+from mlgokit.flags.record import Trial
 from mlgokit.flags.reviewed import Flag, is_present, split_linker_words
 from mlgokit.manifest import digest_value
 from mlgokit.module import architecture_of
@@ -89,7 +89,7 @@ class TrialStore:
         path = self.path(key)
         if path.exists():
             value = read_json(path, expected="a trial", remedy="delete it: it is then made again")
-            return trial_from_json(value, str(path))
+            return decode(Trial, value, str(path))
         trial = make()
         if key != PLAIN or not trial.reason:
             atomic_write(path, json.dumps(dataclasses.asdict(trial), indent=1))
