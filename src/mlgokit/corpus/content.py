@@ -3,12 +3,14 @@
 import json
 import os
 import stat
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from mlgokit.compiler.describe import ModuleDescription
+from mlgokit.decode import decode
+from mlgokit.errors import InputError
 from mlgokit.files import whole_file, writing
 
 CONTENTS_NAME = "corpus_contents.jsonl"
@@ -141,23 +143,8 @@ def append_contents(folder: Path, contents: Iterable[ModuleContent]) -> None:
 def _parse(line: str) -> ModuleContent | None:
     """Parse a line of the cache; ``None`` if it is incomplete or of another version."""
     try:
-        value: object = json.loads(line)
-    except (ValueError, RecursionError):
+        entry: Any = json.loads(line)
+        content: ModuleContent = decode(ModuleContent, entry, CONTENTS_NAME)
+    except (ValueError, RecursionError, InputError):
         return None
-    if not isinstance(value, dict):
-        return None
-    entry = cast("Mapping[str, Any]", value)
-    if entry.get("format_version") != CONTENTS_VERSION:
-        return None
-    values: dict[str, Any] = {}
-    for field in fields(ModuleContent):
-        item = entry.get(field.name)
-        if field.name == "own_functions":
-            if not isinstance(item, list) or not all(isinstance(part, str) for part in cast("list[object]", item)):
-                return None
-            values[field.name] = tuple(cast("list[str]", item))
-        elif type(item) is not field.type:
-            return None
-        else:
-            values[field.name] = item
-    return ModuleContent(**values)
+    return content if entry.get("format_version") == CONTENTS_VERSION else None
