@@ -8,12 +8,12 @@ import stat
 from collections.abc import Generator
 from pathlib import Path
 
+from mlgokit.compiler.build_tree import BITCODE
 from mlgokit.errors import InputError
 from mlgokit.files import whole_file, writing
 
 CHUNK_BYTES = 1 << 20
 
-_BITCODE_MAGICS = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
 _NAME_ERRORS = {errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.EILSEQ, errno.EINVAL}
 
 
@@ -68,7 +68,7 @@ def copy_index(descriptor: int, path: Path) -> None:
         OSError: ``path`` cannot be written.
     """
     size = os.fstat(descriptor).st_size
-    if size and os.pread(descriptor, 4, 0) not in _BITCODE_MAGICS:
+    if size and os.pread(descriptor, 4, 0) not in BITCODE:
         raise InputError("expected a ThinLTO index, which is bitcode, found another kind of file; link again")
     copy_bytes(descriptor, 0, size, path)
 

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from mlgokit.compiler.build_tree import BITCODE
 from mlgokit.corpus.corpus import Corpus, ModuleFailure
 from mlgokit.corpus.identity import (
     Contents,
@@ -20,9 +21,6 @@ from mlgokit.corpus.identity import (
 from mlgokit.corpus.options.override import parse_override
 from mlgokit.corpus.split import group_by_project
 from mlgokit.module import Module
-
-_MAGICS = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
-"""First bytes of raw bitcode, and of bitcode in the wrapper for Apple's linker."""
 
 _EXAMPLES = 3
 _PARTICULARS = (
@@ -223,7 +221,7 @@ def _why_damaged(module: Module, digest: str | None) -> str | None:
             magic = file.read(4)
     except OSError as error:
         return f"cannot be read: {error.strerror or error}"
-    if magic not in _MAGICS:
+    if magic not in BITCODE:
         return f"expected bitcode, which begins with 42 43 c0 de, found {magic.hex(' ')}"
     if digest is not None and module.bitcode_sha256 not in {None, digest}:
         return f"expected SHA-256 {module.bitcode_sha256}, found {digest}"

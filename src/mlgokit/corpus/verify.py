@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from mlgokit.compiler import process
+from mlgokit.compiler.build_tree import BITCODE
 from mlgokit.compiler.compile import COMPILE_SECONDS
 from mlgokit.compiler.objects.elf import SHF_EXECINSTR, SHT_NOBITS, Elf, read_elf
 from mlgokit.compiler.options.cc1 import Cc1Line
@@ -126,7 +127,7 @@ def objects_of_build(folder: Path) -> Reference:
 def _is_bitcode(path: Path) -> bool:
     """Whether an object of a build is bitcode (``-flto``), so that the linker generates the code."""
     with path.open("rb") as file:
-        return file.read(4) == b"BC\xc0\xde"
+        return file.read(4) in BITCODE
 
 
 def compile_in_one_step(jobs: Iterable[FrontEndJob], *, timeout_seconds: float = COMPILE_SECONDS) -> Reference:
