@@ -1,23 +1,21 @@
 """Joining of corpora: module names get the name of the corpus's folder as a prefix; everything else must agree."""
 
 import contextlib
+import dataclasses
 import os
 import shutil
-from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Any
 
-from mlgokit.corpus.corpus import FACTS, FAILURE, ModuleFailure, check_fields, read_description
+from mlgokit.corpus.corpus import ModuleFailure, read_description, read_sidecar
 from mlgokit.corpus.files import check_plain_file, explain_write_errors
-from mlgokit.corpus.json_stream import iter_members
-from mlgokit.corpus.layout import DESCRIPTION_NAME, SIDECAR_NAME, SIDECAR_VERSION, check_name
+from mlgokit.corpus.layout import DESCRIPTION_NAME, SIDECAR_NAME, check_name
 from mlgokit.corpus.profiles import PROFILES, profile_files
 from mlgokit.corpus.writer import CorpusWriter, Imported, corpus_writer
 from mlgokit.errors import CorpusError, InputError
 from mlgokit.files import writing
 from mlgokit.locks import locked, reading
 
-_REMEDY = f"delete {SIDECAR_NAME} to combine without it"
 _FILES = {".bc": "bitcode", ".cmd": "a command line", ".thinlto.bc": "a ThinLTO index"}
 
 
@@ -98,12 +96,12 @@ def _add_corpus(writer: CorpusWriter, part: Path, *, link: bool) -> None:
 
 def _add_sidecar(writer: CorpusWriter, part: Path, names: list[str], *, link: bool) -> None:
     """Add the sidecar of one corpus; a corpus without one, whose files are linked, is one project."""
-    sidecar = part / SIDECAR_NAME
-    if sidecar.exists():
-        for name, facts in _sidecar_facts(sidecar):
+    if (part / SIDECAR_NAME).exists():
+        known, failures = read_sidecar(part, f"delete {SIDECAR_NAME} to combine without it")
+        for name, facts in known.items():
             writer.add_facts(f"{part.name}/{name}", facts)
-        for failure in _sidecar_failures(sidecar):
-            writer.add(failure)
+        for failure in failures:
+            writer.add(dataclasses.replace(failure, name=f"{part.name}/{failure.name}"))
     elif link:
         for name in dict.fromkeys(names):
             writer.add_facts(f"{part.name}/{name}", {"project": part.name})
@@ -129,22 +127,3 @@ def _link_file(source: Path, target: Path) -> None:
         os.link(source, target)
     except OSError:
         shutil.copyfile(source, target)
-
-
-def _sidecar_facts(path: Path) -> Generator[tuple[str, Mapping[str, Any]]]:
-    """Read module names with their facts from a sidecar, and check them."""
-    version = next((value for _, value in iter_members(path, "format_version", remedy=_REMEDY)), None)
-    if version != SIDECAR_VERSION:
-        raise CorpusError(f"{path}: format_version: expected {SIDECAR_VERSION}, found {version!r:.100}; {_REMEDY}")
-    for name, facts in iter_members(path, "modules", remedy=_REMEDY):
-        check_fields(facts, FACTS, required=False, where=f"{path}: module {name!r}", remedy=_REMEDY)
-        yield name, facts
-
-
-def _sidecar_failures(path: Path) -> Generator[ModuleFailure]:
-    """Read the failures from a sidecar, with the corpus's folder in front of their names."""
-    for _, value in iter_members(path, "failures", remedy=_REMEDY):
-        check_fields(value, FAILURE, required=True, where=f"{path}: failures", remedy=_REMEDY)
-        yield ModuleFailure(
-            name=f"{path.parent.name}/{value['name']}", project=value["project"], reason=value["reason"]
-        )

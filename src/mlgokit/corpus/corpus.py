@@ -176,14 +176,15 @@ def write_sidecar(folder: Path, facts: Mapping[str, Mapping[str, Any]], failures
     atomic_write(folder / SIDECAR_NAME, json.dumps(sidecar, indent=1) + "\n", durable=True)
 
 
-def read_sidecar(folder: Path) -> tuple[dict[str, dict[str, Any]], tuple[ModuleFailure, ...]]:
+def read_sidecar(
+    folder: Path, remedy: str = f"delete {SIDECAR_NAME} to load the corpus without it"
+) -> tuple[dict[str, dict[str, Any]], tuple[ModuleFailure, ...]]:
     """Read the sidecar: facts by module name, and failures; both empty without one.
 
     Raises:
         CorpusError: the sidecar is malformed or of another version.
     """
     path = folder / SIDECAR_NAME
-    remedy = f"delete {SIDECAR_NAME} to load the corpus without it"
     if not path.exists():
         return {}, ()
     sidecar = read_object(path, remedy)
