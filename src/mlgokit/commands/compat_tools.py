@@ -3,7 +3,7 @@
 import difflib
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 from mlgokit.commands.gin import read_gin, search_folders
@@ -63,14 +63,6 @@ class Tool:
     def known(self) -> tuple[str, ...]:
         """All flags that are understood."""
         return (*self.flags, *(_COMMON if self.common else ("verbosity",)))
-
-
-@dataclass(slots=True, kw_only=True)
-class _Gin:
-    """What the gin files and bindings of a call say, and notes about them."""
-
-    settings: GinSettings
-    notes: list[str] = field(default_factory=list[str])
 
 
 def plan_call(words: Sequence[str]) -> Plan:
@@ -145,11 +137,10 @@ def _options(flags: Flags, **names: str) -> tuple[str, ...]:
     return tuple(f"--{option}={value}" for flag, option in names.items() if (value := _last(flags, flag)))
 
 
-def _gin(flags: Flags, *, tool: str = "") -> _Gin:
+def _gin(flags: Flags, *, tool: str = "") -> GinSettings:
     files = [Path(name) for name in flags.get("gin_files", ())]
     bindings = read_gin(files, flags.get("gin_bindings", ()))
-    settings = settings_of_gin(bindings, tool=tool, folders=search_folders(files))
-    return _Gin(settings=settings, notes=[f"no counterpart: {one}" for one in settings.left_out])
+    return settings_of_gin(bindings, tool=tool, folders=search_folders(files))
 
 
 def _machine(flags: Flags) -> tuple[str, ...]:
@@ -255,16 +246,16 @@ def _default_trace(flags: Flags) -> Plan:
             f"compat generate_default_trace: --compile_task: expected one of {', '.join(_TASKS)}, found {task!r:.100}; "
             "correct it"
         )
-    problem = gin.settings.problem or _TASKS.get(task, "")
+    problem = gin.problem or _TASKS.get(task, "")
     words += [f"--problem={problem}"] if problem else []
     before: tuple[tuple[str, ...], ...] = ()
     if folder := _last(flags, "policy_path"):
         policy, before = _policy(folder, beside)
         words.append(f"--policy={policy}")
-    words += [*_machine(flags), *gin.settings.changes]
+    words += [*_machine(flags), *gin.changes]
     return Plan(
         commands=(*before, ("trace", *words)),
-        notes=tuple(gin.notes),
+        notes=gin.notes,
         names_corpus=(Path(f"{output}{CORPUS_SUFFIX}"), Path(_last(flags, "data_path"))) if output else None,
     )
 
@@ -278,19 +269,19 @@ def _vocab(flags: Flags) -> Plan:
     return Plan(commands=(("vocab", *words),), notes=(*gin.notes, *notes))
 
 
-def _train(flags: Flags, gin: _Gin, *, corpus: str, output: str, start: str, more: Sequence[str] = ()) -> Plan:
+def _train(flags: Flags, gin: GinSettings, *, corpus: str, output: str, start: str, more: Sequence[str] = ()) -> Plan:
     """The commands of a training: a policy to start from, the training, and the folder that their tools load."""
-    problem, algorithm = gin.settings.problem or "inline-size", gin.settings.algorithm or "ppo"
+    problem, algorithm = gin.problem or "inline-size", gin.algorithm or "ppo"
     words = [f"--corpus={corpus}", f"--output={output}", f"--problem={problem}", f"--algorithm={algorithm}"]
-    words += [f"--preset={preset_of(algorithm, problem)}", "--features=llvm", *gin.settings.options, *more]
+    words += [f"--preset={preset_of(algorithm, problem)}", "--features=llvm", *gin.options, *more]
     before: tuple[tuple[str, ...], ...] = ()
     if start:
         # A policy has a vocabulary of its own.
         words = [word for word in words if not word.startswith("--vocab=")]
         policy, before = _policy(start, f"{output.rstrip('/')}.start")
         words.append(f"--start={policy}")
-    words += [*_machine(flags), *gin.settings.changes]
-    return Plan(commands=(*before, ("train", *words)), notes=tuple(gin.notes))
+    words += [*_machine(flags), *gin.changes]
+    return Plan(commands=(*before, ("train", *words)), notes=gin.notes)
 
 
 def _train_locally(flags: Flags) -> Plan:
@@ -300,7 +291,7 @@ def _train_locally(flags: Flags) -> Plan:
         gin,
         corpus=_last(flags, "data_path"),
         output=_last(flags, "root_dir"),
-        start=gin.settings.start,
+        start=gin.start,
         more=_options(flags, num_modules="setting=modules"),
     )
 
@@ -316,16 +307,16 @@ def _train_bc(flags: Flags) -> Plan:
             "`mlgokit train --algorithm behavioural-cloning --corpus CORPUS`, which compiles the corpus"
         )
     corpus = note.read_text(encoding="utf-8", errors="surrogateescape").strip()
-    if not gin.settings.algorithm:
+    if not gin.algorithm:
         gin = _gin(flags, tool="behavioural-cloning")
-    return _train(flags, gin, corpus=corpus, output=_last(flags, "root_dir"), start=gin.settings.start)
+    return _train(flags, gin, corpus=corpus, output=_last(flags, "root_dir"), start=gin.start)
 
 
 def _es_trainer(flags: Flags) -> Plan:
     gin = _gin(flags, tool="es")
     start = _last(flags, "pretrained_policy_path")
     more = ["--setting=scaled=true"] if start else []
-    if "--setting=ridge=0.01" in gin.settings.options:
+    if "--setting=ridge=0.01" in gin.options:
         more += _options(flags, grad_reg_alpha="setting=ridge")
     notes = ["--request_deadline: it has no effect there either"] if flags.get("request_deadline") else []
     if _last(flags, "grad_reg_type", "ridge") != "ridge":
@@ -341,7 +332,7 @@ def _importance(flags: Flags) -> Plan:
     policy, before = _policy(_last(flags, "model_path"), _last(flags, "output_file"))
     words = [policy, f"--traces={_last(flags, 'data_path')}{TRACES_SUFFIX}"]
     words += _options(flags, output_file="output", num_examples="explained")
-    return Plan(commands=(*before, ("importance", *words)), notes=tuple(gin.notes))
+    return Plan(commands=(*before, ("importance", *words)), notes=gin.notes)
 
 
 def _combine_policies(flags: Flags) -> Plan:
@@ -379,8 +370,7 @@ def _own_tools(flags: Flags) -> tuple[str, ...]:
 
 def _gin_config(flags: Flags) -> Plan:
     """What gin files say, as TOML."""
-    gin = _gin(flags)
-    settings = gin.settings
+    settings = _gin(flags)
     algorithm, problem = settings.algorithm or "ppo", settings.problem or "inline-size"
     names = ("problem", "algorithm", "preset")
     values = dict(zip(names, (problem, algorithm, preset_of(algorithm, problem)), strict=True))

@@ -151,6 +151,11 @@ class GinSettings:
     start: str = ""
     left_out: tuple[str, ...] = ()
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """A sentence about each binding without a counterpart."""
+        return tuple(f"no counterpart: {one}" for one in self.left_out)
+
 
 def settings_of_gin(bindings: Bindings, *, tool: str = "", folders: Sequence[Path] = (Path(),)) -> GinSettings:
     """Translate bindings from :func:`mlgokit.commands.gin.read_gin`.
