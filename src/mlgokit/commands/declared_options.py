@@ -63,26 +63,25 @@ def docstring_of(place: str, name: str) -> str:
 # --- Names of a module ------------------------------------------------------------------------------------------------
 
 
-class _Scope:
-    """The names that a module of the package defines or imports from the package."""
+_Scope = dict[str, "ast.expr | ast.ClassDef | tuple[str, str]"]
+"""The names that a module of the package defines or imports from the package."""
 
-    __slots__ = ("names", "place")
 
-    def __init__(self, place: str) -> None:
-        self.place = place
-        self.names: dict[str, ast.expr | ast.ClassDef | tuple[str, str]] = {}
-        path = _PACKAGE.joinpath(*place.split(".")[1:])
-        path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-        for statement in ast.parse(path.read_text(encoding="utf-8")).body:
-            if isinstance(statement, ast.ClassDef):
-                self.names[statement.name] = statement
-            elif isinstance(statement, ast.ImportFrom) and (statement.module or "").startswith("mlgokit."):
-                for alias in statement.names:
-                    self.names[alias.asname or alias.name] = (statement.module or "", alias.name)
-            elif isinstance(statement, ast.Assign):
-                for target in statement.targets:
-                    for one, value in _pairs(target, statement.value):
-                        self.names[one] = value
+@functools.cache
+def _open_scope(place: str) -> _Scope:
+    names: _Scope = {}
+    path = _PACKAGE.joinpath(*place.split(".")[1:])
+    path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    for statement in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(statement, ast.ClassDef):
+            names[statement.name] = statement
+        elif isinstance(statement, ast.ImportFrom) and (statement.module or "").startswith("mlgokit."):
+            for alias in statement.names:
+                names[alias.asname or alias.name] = (statement.module or "", alias.name)
+        elif isinstance(statement, ast.Assign):
+            for target in statement.targets:
+                names |= _pairs(target, statement.value)
+    return names
 
 
 def _pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
@@ -93,12 +92,9 @@ def _pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
             yield from _pairs(one, part)
 
 
-_open_scope = functools.cache(_Scope)
-
-
 def _find(scope: _Scope, name: str) -> tuple[_Scope, ast.expr | ast.ClassDef | None]:
     """What a name stands for, and where that is defined; ``None`` if another package defines it."""
-    found = scope.names.get(name)
+    found = scope.get(name)
     return _find(_open_scope(found[0]), found[1]) if isinstance(found, tuple) else (scope, found)
 
 
