@@ -93,24 +93,6 @@ class FinishedRun:
         return self.run.to_json()
 
 
-class _Clock:
-    """Times the stages of one run."""
-
-    __slots__ = ("stages",)
-
-    def __init__(self) -> None:
-        self.stages: list[StageTime] = []
-
-    def time(self, stage: str, work: Callable[[], Value], compilations: Callable[[Value], int] = lambda _: 0) -> Value:
-        """Do ``work``, and note its duration."""
-        begin = time.monotonic()
-        value = work()
-        self.stages.append(
-            StageTime(stage=stage, seconds=time.monotonic() - begin, compilations=compilations(value), reused=False)
-        )
-        return value
-
-
 def run(config: Quickstart, *, report: Report = say_nothing) -> FinishedRun:
     """Run all stages; a run that was finished with the same settings is only shown again.
 
@@ -133,7 +115,7 @@ def _run_unless_finished(config: Quickstart, report: Report) -> FinishedRun:
     digest = _digest(config, ClangCompiler(toolchain=toolchain).loaded.facts)
     finished = _finished_run(config.folder, digest)
     if finished is None:
-        finished, importance = _run(config, report)
+        finished, importance = _run(config, toolchain, report)
         write_report(finished, config.folder, importance)
         atomic_write(config.folder / "finished", digest)
     else:
@@ -182,11 +164,19 @@ def _finished_run(folder: Path, digest: str) -> RunReport | None:
         return None
 
 
-def _run(config: Quickstart, report: Report) -> tuple[RunReport, list[Part]]:
-    clock = _Clock()
+def _run(config: Quickstart, toolchain: Toolchain, report: Report) -> tuple[RunReport, list[Part]]:
+    stages: list[StageTime] = []
+
+    def timed(stage: str, work: Callable[[], Value], compilations: Callable[[Value], int] = lambda _: 0) -> Value:
+        """Do ``work``, and note its duration."""
+        begin = time.monotonic()
+        value = work()
+        seconds = time.monotonic() - begin
+        stages.append(StageTime(stage=stage, seconds=seconds, compilations=compilations(value), reused=False))
+        return value
+
     folder = config.folder
-    toolchain = find_toolchain(config.compiler.llvm, need_plugin=True)
-    clock.time("build the plugin", lambda: build_plugin(toolchain))
+    timed("build the plugin", lambda: build_plugin(toolchain))
     sign_new(folder, "quickstart")
     sources, corpus_folder, store = make_outside_folder(folder) / "sources", folder / "corpus", folder / "store"
     projects = choose_projects(config.manifest, config.projects)
@@ -194,11 +184,11 @@ def _run(config: Quickstart, report: Report) -> tuple[RunReport, list[Part]]:
     shipped: ProgramComparison | None = None
     shipped_plugin = ""
     if with_program:
-        shipped, shipped_plugin = clock.time(
+        shipped, shipped_plugin = timed(
             SHIPPED_STAGE, lambda: _by_shipped_policies(config, with_program[0], toolchain, sources, report)
         )
     fetching = fetch.Fetch(projects=config.projects, manifest=config.manifest, folder=sources)
-    clock.time("fetch", lambda: fetch.run(fetching, report=report))
+    timed("fetch", lambda: fetch.run(fetching, report=report))
     # The program is built from its sources below, so its modules need not be in the corpus.
     extracting = extract.Extract(
         projects=tuple(project.name for project in projects if project not in with_program),
@@ -207,10 +197,10 @@ def _run(config: Quickstart, report: Report) -> tuple[RunReport, list[Part]]:
         corpus=corpus_folder,
         compiler=config.compiler,
     )
-    clock.time("extract the corpus", lambda: extract.extract(extracting, report=report))
+    timed("extract the corpus", lambda: extract.extract(extracting, report=report))
     corpus = load_corpus(corpus_folder)
     tracing = trace.Trace(corpus=corpus_folder, output=folder / "trace", store=store, compiler=config.compiler)
-    clock.time("default trace", lambda: trace.run(tracing, report=report), lambda value: int(value["modules"]))
+    timed("default trace", lambda: trace.run(tracing, report=report), lambda value: int(value["modules"]))
     training = train.Train(
         corpus=corpus_folder,
         output=folder / "train",
@@ -219,21 +209,21 @@ def _run(config: Quickstart, report: Report) -> tuple[RunReport, list[Part]]:
         learning=default_to_two_turns(config.training),
         minutes=config.minutes,
     )
-    trained = clock.time(
+    trained = timed(
         "train",
         lambda: train.run(training, report=report),
         lambda value: value.learned.counters.compilations,
     )
     evaluating = evaluate.Evaluate(policy=(str(trained.policy),), corpus=corpus_folder, compiler=config.compiler)
-    evaluation: Evaluation = clock.time(
+    evaluation: Evaluation = timed(
         "evaluate", lambda: evaluate.run(evaluating, report=report), lambda value: value.compilations
     )
     atomic_write(folder / "evaluation.json", json.dumps(evaluation.to_json(), indent=1))
     plugin = folder / "policy.so"
-    exported = clock.time("export the plugin", lambda: export_plugin(toolchain, [trained.policy], plugin))
+    exported = timed("export the plugin", lambda: export_plugin(toolchain, [trained.policy], plugin))
     program: ProgramComparison | None = None
     if with_program:
-        program = clock.time(
+        program = timed(
             "build a program twice",
             lambda: compare_program(
                 with_program[0],
@@ -244,7 +234,7 @@ def _run(config: Quickstart, report: Report) -> tuple[RunReport, list[Part]]:
                 report=report,
             ),
         )
-    importance = clock.time("measure importance", lambda: _importance(trained.policy, folder / "trace", report))
+    importance = timed("measure importance", lambda: _importance(trained.policy, folder / "trace", report))
     usage = [resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     run_report = RunReport(
         command="mlgokit quickstart" if not sys.argv[1:] else " ".join(["mlgokit", *sys.argv[1:]]),
@@ -252,7 +242,7 @@ def _run(config: Quickstart, report: Report) -> tuple[RunReport, list[Part]]:
         toolchain=toolchain.describe(),
         seed=config.training.seed,
         corpus=_counts(corpus_info(corpus)),
-        stages=tuple(clock.stages),
+        stages=tuple(stages),
         rounds=tuple(_round(result) for result in rounds_of(trained.learned.rows)),
         evaluation=drop_rows(evaluation),
         control=None,
