@@ -31,14 +31,9 @@ class Compat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Called:
-    """What was run.
+    """What was run: the commands of mlgokit that the call came to, with the options and the result of the last one.
 
-    Attributes:
-        commands: the commands of mlgokit that the call came to.
-        notes: what of the call has no counterpart, a sentence each.
-        text: what the tool prints in place of running a command.
-        configuration: options of the last command.
-        result: what it found.
+    ``notes`` say what of the call has no counterpart, and ``text`` is printed in place of running a command.
     """
 
     commands: tuple[str, ...]

@@ -45,13 +45,9 @@ class Doctor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One question that was put to the machine.
+    """One question that was put to the machine: whether it works, and what was found, or why it does not.
 
-    Attributes:
-        name: what was tried.
-        works: the answer.
-        detail: what was found, or why it does not work.
-        needed: whether the plugin and tuning need it.
+    It is ``needed`` if the plugin and tuning need it.
     """
 
     name: str
@@ -75,13 +71,9 @@ class ToolchainDiagnosis:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """What this machine can do.
+    """What this machine can do with its toolchains, the best first, and by checks that depend on no compiler.
 
-    Attributes:
-        toolchains: the best first.
-        unusable: programs named like clang that do not work.
-        system: checks that do not depend on a compiler.
-        advice: lines to run, or sentences on what to change.
+    ``unusable`` are programs named like clang that do not work; the advice is lines to run, or sentences.
     """
 
     toolchains: tuple[ToolchainDiagnosis, ...]

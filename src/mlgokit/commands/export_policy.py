@@ -31,14 +31,7 @@ class ExportPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinedPolicy:
-    """A policy file with several parts.
-
-    Attributes:
-        policy: path of the file.
-        problem: name of the problem that it decides.
-        targets: for each part, the architectures that it decides for.
-        stages: for each part, whether it decides in whole compilations, or in links.
-    """
+    """A policy file with several parts: the architectures that each decides for, and the stage, such as links."""
 
     policy: str
     problem: str

@@ -32,13 +32,7 @@ class Init:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Initialized:
-    """What was found, and written.
-
-    Attributes:
-        file: that was written.
-        kind: of the project.
-        missing: programs of its build that are not installed.
-    """
+    """What was found and written, and the programs of the build that are not installed."""
 
     file: Path
     kind: ProjectKind

@@ -61,14 +61,10 @@ _LEVEL = re.compile(r"-O(\w*)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildOptionCounts:
-    """The number of commands of a build that have certain options.
+    """The number of commands of a build, and of those that have certain options.
 
-    Attributes:
-        commands: number of commands.
-        left_out: number of commands by option that the corpus is made without.
-        kept: number of commands by option that instruments the program, such as a sanitizer, and is kept.
-        unknown: the left-out options that clang does not know.
-        notes: further notes on the build, a sentence each.
+    A corpus is made without the options in ``left_out``, of which clang does not know those in ``unknown``. Options in
+    ``kept`` instrument the program, as a sanitizer does. ``notes`` are further sentences about the build.
     """
 
     commands: int = 0

@@ -30,12 +30,9 @@ _BATCH = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contents:
-    """Digests and contents of a corpus's modules.
+    """SHA-256 of the bitcode of a corpus's modules that could be read, and contents of those that were described.
 
-    Attributes:
-        digests: SHA-256 of the bitcode by name of the module, for those that could be read.
-        by_name: counts and identity by name of the module, for those that were described.
-        failures: modules that the compiler could not read, or that could not be read at all.
+    ``failures`` are modules that the compiler could not read, or that could not be read at all.
     """
 
     digests: Mapping[str, str]
@@ -59,13 +56,7 @@ NOTHING_KNOWN = Contents(digests={}, by_name={})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kinship:
-    """A held-out and a training project that share many functions.
-
-    Attributes:
-        held_out: the project kept out of training.
-        training: the training project.
-        shared: estimated fraction of the smaller project's functions that are in both.
-    """
+    """A held-out and a training project, and the estimated share of the smaller one's functions that both have."""
 
     held_out: str
     training: str

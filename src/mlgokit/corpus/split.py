@@ -46,14 +46,10 @@ class ProjectsBy(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectSplit:
-    """One project's modules after the split.
+    """The numbers of one project's modules after the split; training skips copies of held-out and of earlier ones.
 
-    Attributes:
-        name: the project.
-        by: how they were assigned: ``listed`` by name, ``project`` or ``module`` by a hash, ``given`` with the corpus.
-        training: number of modules that are trained on.
-        copies: number of modules that training skips, as copies of held-out ones or of earlier ones.
-        held_out: number of modules that are kept out of training.
+    They were assigned ``by`` being ``listed`` by name, by a hash of the ``project`` or ``module``, or as ``given`` with
+    the corpus.
     """
 
     name: str
@@ -65,16 +61,10 @@ class ProjectSplit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitResult:
-    """A split corpus.
+    """A split corpus, with its projects in the order in which they first appear.
 
-    Attributes:
-        folder: folder of the corpus.
-        share: requested share of held-out projects or modules.
-        seed: seed of the hash.
-        projects: the projects, in the order in which they first appear.
-        leaks: training modules with a held-out copy; training skips them.
-        kinships: projects on both sides that share many functions.
-        notes: what the user should know, a sentence each.
+    ``leaks`` are training modules with a held-out copy, which training skips, and ``kinships`` projects on both sides
+    that share many functions. ``notes`` are sentences for the user.
     """
 
     folder: Path

@@ -34,14 +34,7 @@ _PARTS = ("names", "facts", "failures")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """The result of an import.
-
-    Attributes:
-        folder: the corpus.
-        modules: number of modules.
-        failures: number of entries without a module.
-        examples: the first failures; the sidecar has all of them.
-    """
+    """The result of an import, with the numbers of modules and failures, and the first failures as examples."""
 
     folder: Path
     modules: int
@@ -54,16 +47,12 @@ class CorpusWriter:
     """Receives modules and failures one by one; made by :func:`corpus_writer`.
 
     Attributes:
-        folder: folder of the corpus.
         names: file that becomes the description.
         facts: file that becomes the sidecar.
         failed: file with the failures, for the end of the sidecar.
         assignments: the split of the corpus that was there before.
         known: hashes of the names with facts; ``None`` if facts are not kept when the writing fails.
-        modules: number of modules so far.
         described: number of modules with facts so far.
-        failures: number of failures so far.
-        examples: the first failures.
     """
 
     folder: Path

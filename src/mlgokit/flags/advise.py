@@ -39,13 +39,7 @@ _MOST_NAMED = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdviceOptions:
-    """What bounds the advice.
-
-    Attributes:
-        folder: for what the trials leave.
-        seconds: for trials, without the plain build and the last ones.
-        without: names of flags that are not to be tried.
-    """
+    """The folder for what trials leave, seconds for all but the plain build and the last ones, and flags not to try."""
 
     folder: Path
     seconds: float

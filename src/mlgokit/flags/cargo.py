@@ -43,14 +43,9 @@ _DEFAULTS = {"opt-level": "3", "lto": "false", "codegen-units": "16", "panic": "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CargoCommands:
-    """A cargo build that is asked about.
+    """The words of a cargo build that is asked about, the folder where it and its tests run, and their deadlines.
 
-    Attributes:
-        words: of the build.
-        folder: where it and its tests run.
-        tests: commands that end with 0 if the programs, which are first in PATH, do as they should.
-        build_seconds: deadline of a build.
-        test_seconds: deadline of each test.
+    Tests are commands that end with 0 if the programs, which are first in PATH, do as they should.
     """
 
     words: tuple[str, ...]
@@ -72,14 +67,9 @@ class CargoCommands:
 class CargoTrials:
     """Trials on a cargo build, each in a target folder of its own; see :class:`~mlgokit.flags.trials.Trials`.
 
-    Attributes:
-        commands: the build.
-        place: folder of the target folders.
-        store: keeps the trials.
-        compressor: strips programs, to weigh their files.
-        flags: the list.
-        facts: flags that are not to be tried, with the reasons, by name; under ``tests`` why the tests fail on the
-            plain build, and under ``rustc`` the compiler that cargo calls. Filled by the plain build.
+    ``place`` is the folder of the target folders, and the compressor strips programs, to weigh their files. The plain
+    build fills ``facts``: why flags are not to be tried by their names, under ``tests`` why the tests fail on it, and
+    under ``rustc`` the compiler that cargo calls.
     """
 
     commands: CargoCommands

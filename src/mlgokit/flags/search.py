@@ -20,13 +20,7 @@ _OUT_OF_TIME = "out of time: run the same command again to go on, with more --se
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """Time for trials.
-
-    Attributes:
-        seconds: for all of them.
-        build_seconds: what a build with its tests takes.
-        began: when it began, by :func:`time.monotonic`.
-    """
+    """Seconds for all trials, and for a build with its tests; it began at a time of :func:`time.monotonic`."""
 
     seconds: float
     build_seconds: float
@@ -48,13 +42,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Combination:
-    """Flags that pay together.
-
-    Attributes:
-        flags: in the order in which they were added.
-        steps: what was tried.
-        trial: the build with them.
-    """
+    """Flags that pay together, in the order in which they were added, what was tried, and the build with them."""
 
     flags: tuple[Flag, ...]
     steps: tuple[Step, ...]

@@ -110,14 +110,9 @@ class TrialStore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildTrials:
-    """Trials on a recorded build.
+    """Trials on a recorded build; the plain one fills ``excluded``, why flags are not tried by their names.
 
-    Attributes:
-        rebuilder: makes it again.
-        store: keeps the trials.
-        flags: the list.
-        has_lld: whether there is a linker of LLVM beside the compiler.
-        excluded: flags that are not to be tried, with the reasons, by name; filled by the plain build.
+    ``has_lld`` says whether there is a linker of LLVM beside the compiler.
     """
 
     rebuilder: Rebuilder

@@ -65,15 +65,9 @@ class CommandFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildSource:
-    """The source of one command, with its front-end call.
+    """The source of one command, which is a ``call`` of our clang's front end; paths are absolute.
 
-    Attributes:
-        name: name of the module.
-        command: the command of the build.
-        call: the command as a call of our clang's front end.
-        options: the options that decide the driver's answer.
-        file: absolute path of the source.
-        output: absolute path of the build's object, if the command makes one.
+    ``name`` is that of the module, and ``options`` decide the driver's answer.
     """
 
     name: str
@@ -86,16 +80,9 @@ class BuildSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceRequest:
-    """A database to read, and how.
+    """A database to read, and how; with the baseline ``build``, commands of other compilers than clang are refused.
 
-    Attributes:
-        database: path of ``compile_commands.json``.
-        project: name of the project, the first component of module names.
-        root: folder of the database, to which module names are relative.
-        level: optimization level in place of the build's own, if any.
-        is_wanted: filter of the commands.
-        headers: the precompiled headers that the database makes.
-        baseline: whether commands of other compilers than clang are refused (``build``).
+    Names of modules are relative to the ``root``, the folder of the database, after the project.
     """
 
     database: Path
@@ -109,12 +96,9 @@ class SourceRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """The counts of a first pass over a database.
+    """The distinct sets of options of a database, and its number of sources and failures.
 
-    Attributes:
-        options: the distinct sets of options; the driver is asked once for each.
-        commands: number of sources by key of the dry run (:func:`mlgokit.corpus.options.dry_run.dry_run_key`).
-        sources: number of sources and failures.
+    The driver is asked once for each set; ``commands`` counts the sources by :func:`dry_run_key`.
     """
 
     options: tuple[BuildOptions, ...]
@@ -127,20 +111,11 @@ class SourceReading:
     """The counts of one pass over the database; names and commands are kept as hashes of 64 bits.
 
     Attributes:
-        names: number of modules by hash of the name.
-        seen: hashes of the commands that were read.
         failures: number of entries that give no module.
-        first_failure: the first of them.
-        repeated: number of repeated commands.
         unwanted: number of commands that the filter left out.
-        without_code: number of commands that make no code.
-        named_without_code: the first few of these, as text.
-        compilers: number of commands by compiler.
+        named_without_code: the first few commands without code, as text.
         refused: number of commands by compiler that is no clang, where only clang is wanted.
-        commands: number of commands whose options were counted.
-        dropped: number of commands by option that was left out.
-        unknown: options that our clang does not know.
-        foreign: number of commands by kept option that instruments the program.
+        commands: number of commands whose options were counted in ``dropped``, ``unknown`` and ``foreign``.
         copies: by source folder, the folder around it that has mlgokit's copies of sources; ``None`` for none.
     """
 

@@ -57,16 +57,10 @@ _ARM = re.compile(r"(arm|thumb)(eb)?(?P<version>v.*)?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedCommands:
-    """The result of importing a compilation database.
+    """The result of importing a compilation database, with the numbers of commands that gave no module.
 
-    Attributes:
-        imported: how many modules and failures the corpus has.
-        repeated: number of repeated commands.
-        unwanted: number of commands that the filter excluded.
-        without_code: number of commands that make no code.
-        baseline: description of the baseline of the modules: compiler, version and optimization levels.
-        options: counts of the build's options that were left out, or are kept and instrument the program.
-        fits: fit of the profile, for each module that has one.
+    ``baseline`` describes the compiler of the modules, with its version and optimization levels, and ``fits`` tells how
+    the profile fits each module that has one.
     """
 
     imported: Imported
@@ -82,16 +76,8 @@ class ImportedCommands:
 class _Plan:
     """What all jobs of an import have in common.
 
-    Attributes:
-        toolchain: LLVM installation whose clang makes the bitcode.
-        answers: the driver's answers by key of the dry run.
-        sources: number of sources and failures.
-        held_out: whether the modules are kept out of training.
-        target: triple of the modules.
-        profile: copies the profile that an option names, for a command of a working directory; returns its path in
-            the corpus.
-        folder: absolute path of the corpus.
-        for_link: as in :func:`import_commands`.
+    ``profile`` copies the profile that an option names, for a command of a working directory, and returns its path in
+    the corpus, whose absolute path is ``folder``.
     """
 
     toolchain: Toolchain

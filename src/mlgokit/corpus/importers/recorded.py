@@ -31,13 +31,7 @@ _PREPROCESSOR_OPTIONS = ("-D", "-U", "-I", "-i", "-x", "-F", "--include")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenDatabase:
-    """A compilation database that was written.
-
-    Attributes:
-        entries: number of entries.
-        kept: number of entries that compile preprocessed text.
-        left_out: compilations that are not in the database.
-    """
+    """A compilation database that was written: its entries, and those of them that compile preprocessed text."""
 
     entries: int
     kept: int
@@ -46,13 +40,7 @@ class WrittenDatabase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedLink:
-    """A link of a build.
-
-    Attributes:
-        command: the shell command; for a call that also compiles, objects replace its sources.
-        folder: working directory.
-        output: path of the output.
-    """
+    """A link of a build, as a shell command; for a call that also compiles, objects replace its sources."""
 
     command: str
     folder: Path

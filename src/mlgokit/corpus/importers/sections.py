@@ -50,13 +50,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectSections:
-    """The sections that were found.
-
-    Attributes:
-        format: ``ELF``, ``Mach-O`` or ``COFF``.
-        command_lines: sections with compilers' options; more than one if the linker did not join them.
-        bitcodes: sections with bitcode.
-    """
+    """The sections that were found in an object of a key of :data:`SECTION_NAMES`; several if a linker left them so."""
 
     format: str
     command_lines: tuple[Piece, ...]

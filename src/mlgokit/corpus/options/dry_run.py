@@ -26,13 +26,8 @@ _ATTEMPTS = 4
 class BuildOptions:
     """The common options of commands that differ only in their sources.
 
-    Attributes:
-        directory: working directory of the commands.
-        driver: ``clang`` or ``clang++``.
-        paths: options that only the front end reads, as words of ``-cc1``.
-        essential: all other options.
-        language: ``c`` or ``c++``.
-        named: ``-x`` and a language if the commands have them, else empty.
+    Only the front end reads ``paths``, which are words of ``-cc1``; ``essential`` are all other options. ``named`` is
+    ``-x`` and a language if the commands have them.
     """
 
     directory: Path
