@@ -27,6 +27,7 @@ from mlgokit.compiler.toolchain import (
     survey,
 )
 from mlgokit.errors import MlgokitError
+from mlgokit.manifest import plain_json
 from mlgokit.policy.pretrained import SHIPPED, policy_files
 from mlgokit.policy.store import load_policy
 from mlgokit.policy.targets import join_names
@@ -95,23 +96,9 @@ class Diagnosis:
     def to_json(self) -> dict[str, Any]:
         """The same as a JSON object."""
         toolchains = [
-            {
-                **{
-                    name: str(value) if isinstance(value, Path) else value
-                    for name, value in asdict(entry.toolchain).items()
-                },
-                "usable": entry.usable,
-                "checks": [asdict(check) for check in entry.checks],
-            }
-            for entry in self.toolchains
+            {**asdict(entry.toolchain), "usable": entry.usable, "checks": entry.checks} for entry in self.toolchains
         ]
-        return {
-            "usable": self.usable,
-            "toolchains": toolchains,
-            "unusable": [{"path": str(program.path), "reason": program.reason} for program in self.unusable],
-            "system": [asdict(check) for check in self.system],
-            "advice": list(self.advice),
-        }
+        return plain_json({"usable": self.usable, **asdict(self), "toolchains": toolchains})
 
 
 def run(config: Doctor, *, report: Report = say_nothing) -> Diagnosis:  # noqa: ARG001  (as of other commands)

@@ -15,6 +15,7 @@ from mlgokit.commands.settings import FILE, WITH_SETTINGS, find_settings
 from mlgokit.commands.table import COMMANDS
 from mlgokit.errors import UsageError
 from mlgokit.files import atomic_write
+from mlgokit.manifest import plain_json
 from mlgokit.progress import Report, say_nothing
 from mlgokit.terminal import say
 
@@ -40,8 +41,7 @@ class Initialized:
 
     def to_json(self) -> dict[str, Any]:
         """The result as plain JSON values."""
-        kind = {name: getattr(self.kind, name) for name in self.kind.__slots__}
-        return {"file": str(self.file), "kind": kind, "missing": self.missing}
+        return plain_json(self)
 
 
 def run(config: Init, *, report: Report = say_nothing) -> Initialized:  # noqa: ARG001  (all commands take one)
