@@ -1,12 +1,15 @@
 """Result files of lit and of Google Benchmark."""
 
 import json
+import shlex
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mlgokit.bench.results import compare_results, read_results, results_of
+from mlgokit.cli import main
 from mlgokit.errors import InputError
 
 
@@ -105,3 +108,14 @@ def test_a_file_that_is_not_there_is_one_sentence(tmp_path: Path):
 def test_metrics_that_are_no_finite_numbers_are_left_out():
     found = results_of(lit(a=passed(exec_time="fast", size=float("nan"), link_time=True)), where="a")
     assert found.numbers == {}
+
+
+def test_the_record_has_the_command_as_it_was_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    for name in ("a.json", "b.json"):
+        (tmp_path / name).write_bytes(lit(one=passed(size=1)))
+    words = ["bench", "--results", f"{tmp_path}/a.json", "--against-results", f"{tmp_path}/b.json", "--workers", "1"]
+    monkeypatch.setattr(sys, "argv", ["mlgokit", *words, "--folder", str(tmp_path / "bench")])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 0
+    assert json.loads((tmp_path / "bench/bench.json").read_bytes())["command"] == shlex.join(sys.argv)

@@ -3,10 +3,11 @@
 import dataclasses
 import json
 import shlex
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated
 
 import numpy as np
 from rich.console import Console
@@ -111,7 +112,10 @@ def run(config: Bench, *, report: Report = say_nothing) -> BenchRecord:
     with locked(config.folder):
         result = _of_files(config) if config.results or config.against_results else _of_builds(config, report=report)
         result = dataclasses.replace(
-            result, seed=config.seed, command=_shown_command(config), mlgokit_version=package_version()
+            result,
+            seed=config.seed,
+            command=shlex.join(["mlgokit", *sys.argv[1:]]),
+            mlgokit_version=package_version(),
         )
         atomic_write(output, json.dumps(result.to_json(), indent=1) + "\n")
         write_page(bench_page(result), output)
@@ -128,26 +132,6 @@ def render(result: BenchRecord, console: Console) -> None:
 def exit_code(_config: Bench, result: BenchRecord) -> int:
     """1 if a workload failed or put out something else."""
     return 0 if result.is_whole else 1
-
-
-def _shown_command(config: Bench) -> str:
-    """The options that are not the default, as a command."""
-    shown = ["mlgokit", "bench"]
-    for field in dataclasses.fields(Bench):
-        value = getattr(config, field.name)
-        default = field.default
-        if value == default or field.name == "compiler":
-            continue
-        option = f"--{field.name.replace('_', '-')}"
-        if field.name in {"policy", "against_policy", "build"}:
-            shown += [word for item in cast("tuple[str, ...]", value) for word in (option, item)]
-        elif isinstance(value, tuple):
-            shown += [option, *map(str, cast("tuple[object, ...]", value))]
-        else:
-            shown += [option, str(value)]
-    if config.compiler.llvm is not None:
-        shown += ["--llvm", str(config.compiler.llvm)]
-    return shlex.join(shown)
 
 
 # --- Result files -----------------------------------------------------------------------------------------------------
