@@ -6,12 +6,10 @@ pages of large objects count as our memory. lief reads the same tables, but read
 """
 
 import os
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
+from typing import NamedTuple
 
 from mlgokit.errors import InputError
 
@@ -152,44 +150,58 @@ def _find_elf(file: _File, names: Sequence[bytes]) -> list[list[Piece]]:
     head = file.read(0, 52)
     if head[4] not in {1, 2} or head[5] not in {1, 2}:
         raise file.damage_error("ELF class and byte order 1 or 2", f"{head[4]} and {head[5]}")
-    word, order = head[4] * 4, "<" if head[5] == 1 else ">"
-    header = np.frombuffer(file.read(0, 64 if word == 8 else 52), _elf_header(word, order))[0]
-    section = _elf_section(word, order)
-    begin, entry, count = int(header["sections"]), int(header["entry_size"]), int(header["count"])
-    names_index = int(header["names"])
+    order, is_wide = "<" if head[5] == 1 else ">", head[4] == 2
+    header = struct.Struct(f"{order}16xHHI{'QQQ' if is_wide else 'III'}I6H")
+    layout = struct.Struct(f"{order}{'IIQQQQIIQQ' if is_wide else '10I'}")
+    *_, begin, _, _, _, _, entry, count, names_index = header.unpack(file.read(0, header.size))
     sections: list[list[Piece]] = [[] for _ in names]
     if begin == 0:
         return sections
-    if entry != section.itemsize:
-        raise file.damage_error(f"section headers of {section.itemsize} bytes", f"{entry}")
-    first = np.frombuffer(file.read(begin, entry), section)[0]
-    count = count or int(first["size"])
-    names_index = int(first["link"]) if names_index == _SHN_XINDEX else names_index
+    if entry != layout.size:
+        raise file.damage_error(f"section headers of {layout.size} bytes", f"{entry}")
+    first = _ElfSection(*layout.unpack(file.read(begin, entry)))
+    count = count or first.size
+    names_index = first.link if names_index == _SHN_XINDEX else names_index
     if begin + count * entry > file.size:
         raise file.damage_error(
             f"{count} section headers within {file.size} bytes", f"their end at {begin + count * entry}"
         )
     if names_index >= count:
         raise file.damage_error(f"the section with names among {count}", f"number {names_index}")
-    table = np.frombuffer(file.read(begin + names_index * entry, entry), section)[0]
-    strings = _read_names(file, int(table["offset"]), int(table["size"]))
-    for start in range(0, count, HEADERS_AT_ONCE):
+    table = _ElfSection(*layout.unpack(file.read(begin + names_index * entry, entry)))
+    strings = _read_names(file, table.offset, table.size)
+    wanted = [(pieces, name) for pieces, name in zip(sections, names, strict=True) if name + b"\0" in strings]
+    for start in range(0, count if wanted else 0, HEADERS_AT_ONCE):
         number = min(HEADERS_AT_ONCE, count - start)
-        headers = np.frombuffer(file.read(begin + start * entry, number * entry), section)
-        for pieces, name in zip(sections, names, strict=True):
-            for index in _find_sections_by_name(headers["name"], strings, name):
-                pieces.extend(_elf_piece(file, name, headers[index]))
+        for section in map(_ElfSection._make, layout.iter_unpack(file.read(begin + start * entry, number * entry))):
+            for pieces, name in wanted:
+                if strings.startswith(name + b"\0", section.name):
+                    pieces.extend(_elf_piece(file, name, section))
     return sections
 
 
-def _elf_piece(file: _File, name: bytes, header: Any) -> list[Piece]:
+class _ElfSection(NamedTuple):
+    """A section header of an ELF file."""
+
+    name: int
+    kind: int
+    flags: int
+    address: int
+    offset: int
+    size: int
+    link: int
+    info: int
+    alignment: int
+    entry_size: int
+
+
+def _elf_piece(file: _File, name: bytes, section: _ElfSection) -> list[Piece]:
     """Find the contents of a section by its header; an empty list for a section without bytes in the file."""
-    kind = int(header["type"])
-    if kind in {_SHT_NULL, _SHT_NOBITS}:
+    if section.kind in {_SHT_NULL, _SHT_NOBITS}:
         return []
-    if int(header["flags"]) & _SHF_COMPRESSED:
+    if section.flags & _SHF_COMPRESSED:
         raise file.damage_error(f"section {name.decode(errors='replace')} as it is", "it compressed")
-    return [file.piece(name, int(header["offset"]), int(header["size"]))]
+    return [file.piece(name, section.offset, section.size)]
 
 
 def _read_names(file: _File, offset: int, size: int) -> bytes:
@@ -197,46 +209,6 @@ def _read_names(file: _File, offset: int, size: int) -> bytes:
     if size > LARGEST_NAMES:
         raise file.damage_error(f"at most {LARGEST_NAMES} bytes of section names", f"{size}")
     return file.read(offset, size)
-
-
-def _find_sections_by_name(offsets: npt.NDArray[Any], strings: bytes, name: bytes) -> list[int]:
-    """Find the indices of the sections whose name, at ``offsets`` [S] of ``strings``, is ``name``."""
-    ended = name + b"\0"
-    if ended not in strings:
-        return []
-    characters = np.frombuffer(strings, np.uint8)
-    starts = offsets.astype(np.int64)
-    near = np.flatnonzero(starts <= len(strings) - len(ended))
-    columns = starts[near][:, None] + np.arange(len(ended))
-    return near[(characters[columns] == np.frombuffer(ended, np.uint8)).all(axis=1)].tolist()
-
-
-def _elf_header(word: int, order: str) -> np.dtype[Any]:
-    """Make the dtype of an ELF file header's needed fields, for words of 4 or 8 bytes and byte order ``<`` or ``>``."""
-    fields = {"sections": (40, 8), "entry_size": (58, 2), "count": (60, 2), "names": (62, 2)}
-    if word == 4:
-        fields = {"sections": (32, 4), "entry_size": (46, 2), "count": (48, 2), "names": (50, 2)}
-    return _fields(fields, order, 64 if word == 8 else 52)
-
-
-def _elf_section(word: int, order: str) -> np.dtype[Any]:
-    """Make the dtype of an ELF section header's needed fields, for words of 4 or 8 bytes and order ``<`` or ``>``."""
-    fields = {"name": (0, 4), "type": (4, 4), "flags": (8, 8), "offset": (24, 8), "size": (32, 8), "link": (40, 4)}
-    if word == 4:
-        fields = {"name": (0, 4), "type": (4, 4), "flags": (8, 4), "offset": (16, 4), "size": (20, 4), "link": (24, 4)}
-    return _fields(fields, order, 64 if word == 8 else 40)
-
-
-def _fields(fields: dict[str, tuple[int, int]], order: str, size: int) -> np.dtype[Any]:
-    """Make a dtype of unsigned integers from their offsets and sizes in bytes."""
-    return np.dtype(
-        {
-            "names": list(fields),
-            "formats": [f"{order}u{width}" for _, width in fields.values()],
-            "offsets": [offset for offset, _ in fields.values()],
-            "itemsize": size,
-        }
-    )
 
 
 def _find_mach_o(file: _File, names: Sequence[bytes]) -> list[list[Piece]]:
