@@ -23,6 +23,7 @@ from mlgokit.compiler.rust.toolchain import find_rustc, load_plugin
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain
 from mlgokit.compiler.wrapper_folder import plugin_settings
 from mlgokit.compiler.wrapping import WrappedBuild, run_wrapped
+from mlgokit.corpus.build_notes import level_of
 from mlgokit.errors import InputError, ToolError
 from mlgokit.progress import Report, say_nothing
 from mlgokit.tables.decisions import read_table
@@ -256,7 +257,7 @@ def _result(
     compilations = [call for call in project.calls for _ in call.sources]
     links = [call for call in project.calls if call.kind != "compile"]
     by_lld = sum(call.lto_linker == "lld" for call in links)
-    levels = Counter(_level(call.words) for call in compilations)
+    levels = Counter(level_of(call.words) for call in compilations)
     return BuildResult(
         command=config.command,
         plugin=str(config.plugin),
@@ -286,7 +287,3 @@ def _result(
         up_to_date=sum(not one.is_new for one in passed),
         wall_seconds=build.wall_seconds,
     )
-
-
-def _level(words: tuple[str, ...]) -> str:
-    return next((word for word in reversed(words) if word.startswith("-O")), "-O0")

@@ -101,7 +101,7 @@ def overview(*, everything: bool) -> str:
         if everything:
             lines += _rows((name, COMMANDS[name].summary) for name in names)
         else:
-            lines += _rows((_first(name), _summary_of(_first(name))) for name in _without_repetition(names))
+            lines += _rows((first, _summary_of(first)) for first in dict.fromkeys(map(_first, names)))
     lines += ["", *_rows((("--version", "the version"), ("--json", "the result as JSON, of any command")))]
     more = "mlgokit COMMAND --help for the options most used, --help-all for all options"
     return "\n".join([*lines, "", *_filled(more), ""])
@@ -152,10 +152,6 @@ def _summary_of(first: str) -> str:
 
 def _first(name: str) -> str:
     return name.partition(" ")[0]
-
-
-def _without_repetition(names: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(_first(name) for name in names))
 
 
 def _positional(option: Option) -> str:

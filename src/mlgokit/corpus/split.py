@@ -260,7 +260,8 @@ def _assign_by_hash(
     projects = list(dict.fromkeys(module.project for module in modules))
     # A project that was alone once keeps its split by module when others join it.
     inner = {module.project for module in modules if _mark(earlier, module) == marks[SplitBy.MODULE]}
-    if by is SplitBy.MODULE or (by is SplitBy.AUTO and len(projects) == 1 and not _has_project_mark(earlier, marks)):
+    found = {fact[SPLIT_KEY] for fact in earlier.values()}
+    if by is SplitBy.MODULE or (by is SplitBy.AUTO and len(projects) == 1 and marks[SplitBy.PROJECT] not in found):
         inner = set(projects)
     elif by is SplitBy.PROJECT:
         inner = set[str]()
@@ -304,11 +305,6 @@ def _assign_by_hash(
 def _mark(facts: Mapping[str, Mapping[str, Any]], module: Module) -> object:
     """Find how a module was assigned to its side, as the sidecar says; ``None`` if it does not say."""
     return facts.get(module.name, {}).get(SPLIT_KEY)
-
-
-def _has_project_mark(facts: Mapping[str, Mapping[str, Any]], marks: Mapping[SplitBy, str]) -> bool:
-    """Whether some module was assigned with its whole project."""
-    return any(fact.get(SPLIT_KEY) == marks[SplitBy.PROJECT] for fact in facts.values())
 
 
 def _group(module: Module, contents: Contents) -> str:

@@ -185,7 +185,7 @@ def _sort_units(units: Iterable[Option], level: str | None) -> tuple[list[Option
         option, value = unit.name, unit.values[0] if unit.values else None
         if (
             unit.kind == "input"
-            or _sets_language(unit)
+            or option.startswith("-x")
             or _is_output(option, value)
             or (level and option.startswith("-O"))
         ):
@@ -195,10 +195,6 @@ def _sort_units(units: Iterable[Option], level: str | None) -> tuple[list[Option
         else:
             kept.append(split_path_option(unit) or unit)
     return kept, dropped
-
-
-def _sets_language(unit: Option) -> bool:
-    return unit.name.startswith("-x")
 
 
 def lto_of(words: Sequence[str]) -> Lto:

@@ -4,7 +4,7 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
@@ -292,7 +292,8 @@ def _read_entry(
     options = BuildOptions(
         directory=item.directory,
         driver=call.driver,
-        paths=_intern(call.paths),
+        # Ten thousand commands have a few hundred distinct words.
+        paths=tuple(map(sys.intern, call.paths)),
         essential=call.essential,
         language=call.language,
         named=call.input[:-1],
@@ -316,11 +317,6 @@ def _copies_around(source: Path, request: SourceRequest, reading: SourceReading)
         around = (parent for parent in folder.parents if not request.root.is_relative_to(parent))
         reading.copies[folder] = next((parent for parent in around if has_copies(parent)), None)
     return reading.copies[folder]
-
-
-def _intern(words: Iterable[str]) -> tuple[str, ...]:
-    """Share equal tuples of words: ten thousand commands have a few hundred distinct ones."""
-    return tuple(sys.intern(word) for word in words)
 
 
 def _module_name(command: CompileCommand, request: SourceRequest) -> str:

@@ -345,10 +345,6 @@ def _job(request: SourceRequest, source: BuildSource, plan: _Plan, dry: DryRun, 
         """Copy the profile that an option names into the corpus; return its path relative to the corpus."""
         return plan.profile(option, options.directory)
 
-    def copy_profile_absolute(option: Option) -> str:
-        """Copy the profile that an option names into the corpus; return its whole path."""
-        return str(plan.folder / copy_profile(option))
-
     # A profile by the front end's counters names local functions with the file in front.
     has_counters = any(word.startswith("-fprofile-instrument") for word in words)
     named = ("-main-file-name", source.file.name) if has_counters else ()
@@ -364,7 +360,7 @@ def _job(request: SourceRequest, source: BuildSource, plan: _Plan, dry: DryRun, 
         directory=options.directory,
         front_end=(
             driver_path(plan.toolchain, options.driver),
-            *replace_profiles(words, copy_profile_absolute),
+            *replace_profiles(words, lambda option: str(plan.folder / copy_profile(option))),
             *named,
             *units,
             *after,

@@ -181,25 +181,21 @@ def _compile_filter(cmd_filter: str | None) -> re.Pattern[str] | None:
 
 
 def _import(shared: _Import, item: ObjectFile) -> Module:
-    """Write the files of one object's module."""
+    """Find options and bitcode in an object, and write its module."""
     with open_untrusted(item.path, _NO_OBJECT) as descriptor:
-        return _import_open(shared, item, descriptor)
-
-
-def _import_open(shared: _Import, item: ObjectFile, descriptor: int) -> Module:
-    """Find options and bitcode in an open object, and write its module."""
-    sections = find_sections(
-        descriptor, item.path.name, cmd_section=shared.cmd_section, bitcode_section=shared.bitcode_section
-    )
-    if sections is None:
-        if shared.llvm_objcopy is None:
-            kind = kind_of(os.pread(descriptor, 4, 0))
-            raise InputError(f"expected an object file (ELF, Mach-O or COFF), found {kind}")
-        return _import_through_objcopy(shared, item)
-    names = SECTION_NAMES[sections.format]
-    cmd = _single_piece(sections.command_lines, shared.cmd_section or names[0])
-    bitcode = _single_piece(sections.bitcodes, shared.bitcode_section or names[1])
-    return _write_module(shared, item, options=_read_options(descriptor, cmd), descriptor=descriptor, bitcode=bitcode)
+        sections = find_sections(
+            descriptor, item.path.name, cmd_section=shared.cmd_section, bitcode_section=shared.bitcode_section
+        )
+        if sections is None:
+            if shared.llvm_objcopy is None:
+                kind = kind_of(os.pread(descriptor, 4, 0))
+                raise InputError(f"expected an object file (ELF, Mach-O or COFF), found {kind}")
+            return _import_through_objcopy(shared, item)
+        names = SECTION_NAMES[sections.format]
+        cmd = _single_piece(sections.command_lines, shared.cmd_section or names[0])
+        bitcode = _single_piece(sections.bitcodes, shared.bitcode_section or names[1])
+        options = _read_options(descriptor, cmd)
+        return _write_module(shared, item, options=options, descriptor=descriptor, bitcode=bitcode)
 
 
 def _single_piece(pieces: tuple[Piece, ...], name: str) -> Piece:

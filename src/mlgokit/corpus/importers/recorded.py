@@ -96,7 +96,7 @@ def recorded_links(calls: Sequence[WrappedCall]) -> dict[Path, RecordedLink]:
             objects = dict(zip(call.sources, _objects_of(call), strict=False))
             named = {path: str(made) for path, made in objects.items()}
             # -x would be applied to objects.
-            words = _drop_language(words)
+            words = [word for unit in option_units(words) if not unit[0].startswith("-x") for word in unit]
             words = [named.get(Path(os.path.normpath(call.folder / word)), word) for word in words]
         for output in call.outputs:
             command = shlex.join([str(call.program), *words])
@@ -127,11 +127,6 @@ def _objects_of(call: WrappedCall) -> list[Path]:
         number = f"-{names[source.stem]}" if names[source.stem] > 1 else ""
         objects.append(output.with_name(f"{output.name}-{source.stem}{number}.o"))
     return objects
-
-
-def _drop_language(words: Sequence[str]) -> list[str]:
-    """Drop the option ``-x`` from the words of a call."""
-    return [word for unit in option_units(list(words)) if not unit[0].startswith("-x") for word in unit]
 
 
 def _why_lost(call: WrappedCall, index: int) -> str:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from mlgokit.compiler import process
 from mlgokit.compiler.options.cc1 import Cc1Line
-from mlgokit.compiler.options.parse import Option
 from mlgokit.compiler.outcome import first_error
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.front_end import Level, front_end_environment
@@ -112,13 +111,9 @@ def _run(
     if dry.reason is not None:
         raise ValueError(dry.reason)
 
-    def find_profile(option: Option) -> str:
-        """Find the profile that an option names, where the build has it."""
-        return profile_of(option, command.directory)
-
     argv = Cc1Line(
         driver_path(toolchain, call.driver),
-        options=replace_profiles(dry.front_end, find_profile),
+        options=replace_profiles(dry.front_end, lambda option: profile_of(option, command.directory)),
         own=("-main-file-name", command.file.name, *action),
         source=("-x", language, call.input[-1]),
     )

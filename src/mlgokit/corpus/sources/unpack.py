@@ -230,7 +230,8 @@ def _tar_entries(archive_path: Path) -> Iterator[_Entry]:
                 member = archive.next()
                 stream.left = None
                 archive.members.clear()  # pyright: ignore[reportUnknownMemberType, reportAttributeAccessIssue]
-                if len(archive.pax_headers) > _MOST_GLOBAL_HEADERS or _header_size(archive.pax_headers) > LONGEST_READ:
+                characters = sum(len(name) + len(value) for name, value in archive.pax_headers.items())
+                if len(archive.pax_headers) > _MOST_GLOBAL_HEADERS or characters > LONGEST_READ:
                     raise ValueError("global headers that are too long")
             if member is None:
                 return
@@ -243,11 +244,6 @@ def _tar_entries(archive_path: Path) -> Iterator[_Entry]:
                 yield _Entry(path=member.name, open=lambda member=member: archive.extractfile(member))
             else:
                 yield _Entry(path=member.name, open=None)
-
-
-def _header_size(headers: Mapping[str, str]) -> int:
-    """Count the characters in the global headers of a tar archive."""
-    return sum(len(name) + len(value) for name, value in headers.items())
 
 
 def _decompress(archive_path: Path) -> IO[bytes]:
