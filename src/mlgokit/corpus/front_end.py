@@ -22,7 +22,7 @@ from mlgokit.compiler.options.parse import parse_options
 from mlgokit.compiler.outcome import check_room, first_error
 from mlgokit.compiler.sandbox import Sandbox, expose_to_front_end, inside_environment
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.corpus.corpus import Corpus, ModuleFailure
+from mlgokit.corpus.corpus import Corpus, ModuleFailure, load_corpus
 from mlgokit.corpus.files import explain_write_errors
 from mlgokit.corpus.freshness import (
     DEPENDENCIES,
@@ -38,7 +38,6 @@ from mlgokit.corpus.freshness import (
 from mlgokit.corpus.json_stream import iter_members
 from mlgokit.corpus.layout import DESCRIPTION_NAME, SIDECAR_NAME, bitcode_path, encode_command_line
 from mlgokit.corpus.origin import note_made_here
-from mlgokit.corpus.split_assignment import SplitAssignments, earlier_assignments
 from mlgokit.corpus.staleness import ProfileFit, front_end_words, profile_fit
 from mlgokit.corpus.writer import corpus_writer, description_fields, write_outcomes
 from mlgokit.disk import Room
@@ -118,7 +117,6 @@ class _Making:
     partial: Path
     limits: ExtractionLimits
     known: Mapping[str, _Known]
-    assignments: SplitAssignments
     digests: FileDigests = field(default_factory=FileDigests)
     cancelled: threading.Event = field(default_factory=threading.Event)
 
@@ -164,35 +162,25 @@ def make_corpus(
         StorageError: the disk is full or not writable.
         ToolError: the compiler cannot be started.
     """
-    made: dict[str, Module | ModuleFailure] = {}
     with (
         front_ends(corpus_folder, limits=limits) as make,
         corpus_writer(corpus_folder, description_fields(), remedy=remedy, keep_facts=True) as writer,
     ):
-
-        def make_module(job: FrontEndJob) -> Module | ModuleFailure:
-            """Make or reuse the module of a job, and keep it in ``made``."""
-            made[job.name] = make(job)
-            return made[job.name]
-
         room = None if limits is None else limits.room
-        write_outcomes(writer, make_module, jobs, workers=workers, report=report, total=len(jobs), room=room)
-        outcomes = [made[job.name] for job in jobs]
-        failed = tuple(outcome for outcome in outcomes if isinstance(outcome, ModuleFailure))
+        write_outcomes(writer, make, jobs, workers=workers, report=report, total=len(jobs), room=room)
         if not writer.modules:
-            example = f" ({failed[0].name}: {failed[0].reason})" if failed else ""
+            example = "".join(f" ({one.name}: {one.reason})" for one in writer.examples[:1])
             raise CorpusError(
                 f"{corpus_folder}: expected {wanted}, found none from {len(jobs)} sources{example}; {remedy}"
             )
-    modules = tuple(outcome for outcome in outcomes if isinstance(outcome, Module))
-    return Corpus(folder=corpus_folder, modules=modules, failures=failed)
+    return load_corpus(corpus_folder)
 
 
 @contextlib.contextmanager
 def front_ends(
     corpus_folder: Path, *, limits: ExtractionLimits | None = None
 ) -> Generator[Callable[[FrontEndJob], Module | ModuleFailure]]:
-    """Provide a thread-safe function that runs one job; up-to-date modules are reused, and a split is kept.
+    """Provide a thread-safe function that runs one job; up-to-date modules are reused.
 
     Raises:
         StorageError: the disk is full or not writable.
@@ -209,7 +197,6 @@ def front_ends(
         partial=temporary_beside(corpus_folder.absolute() / "modules"),
         limits=limits or ExtractionLimits(),
         known=known,
-        assignments=earlier_assignments(corpus_folder),
     )
     with writing(corpus_folder):
         making.partial.mkdir()
@@ -263,7 +250,6 @@ def _make_or_reuse(making: _Making, job: FrontEndJob) -> Module | ModuleFailure:
     noted, call = making.corpus_folder / f"{job.name}{SUFFIX}", call_digest((*job.front_end, *job.input))
     if bitcode.is_file() and cmd.is_file() and cmd.read_bytes() == cmd_bytes:
         module = _module_of_job(
-            making,
             job,
             bitcode,
             seconds=None if known is None else known.seconds,
@@ -298,7 +284,7 @@ def _make_or_reuse(making: _Making, job: FrontEndJob) -> Module | ModuleFailure:
     finally:
         for path in (fresh, dependencies):
             path.unlink(missing_ok=True)
-    module = _module_of_job(making, job, bitcode, seconds=done.user_seconds, fit=fit)
+    module = _module_of_job(job, bitcode, seconds=done.user_seconds, fit=fit)
     if sha256 is not None:
         note_sources(noted, files, sha256=sha256, call=call, bitcode_sha256=module.bitcode_sha256 or "")
     return module
@@ -360,17 +346,13 @@ def _files_read(job: FrontEndJob, words: Sequence[str]) -> Generator[Path]:
     yield job.directory
 
 
-def _module_of_job(
-    making: _Making, job: FrontEndJob, bitcode: Path, *, seconds: float | None, fit: ProfileFit | None
-) -> Module:
-    """Describe the module that a job made, with the side of the split that it was assigned to earlier."""
-    assigned = making.assignments.of(job.name, job.project)
+def _module_of_job(job: FrontEndJob, bitcode: Path, *, seconds: float | None, fit: ProfileFit | None) -> Module:
+    """Describe the module that a job made."""
     return Module(
         name=job.name,
         project=job.project,
         language=job.language,
-        held_out=job.held_out if assigned is None else assigned.held_out,
-        split=None if assigned is None else assigned.split,
+        held_out=job.held_out,
         bitcode=bitcode,
         command_line=job.command_line,
         source=job.source,
