@@ -45,13 +45,9 @@ Flags = Mapping[str, tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:
-    """One of their tools.
+    """One of their tools, which makes a plan of the values of each flag.
 
-    Attributes:
-        flags: the flags that are understood, besides those of every tool.
-        plan: makes the commands of the values of each flag.
-        required: flags that must be given.
-        common: whether it has the flags of every tool of google/ml-compiler-opt.
+    ``flags`` are those that are understood besides those of every tool, which it has if it is ``common``.
     """
 
     flags: tuple[str, ...]

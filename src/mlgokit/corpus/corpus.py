@@ -75,7 +75,6 @@ class Corpus:
     """The modules of a folder.
 
     Attributes:
-        folder: folder of the corpus.
         modules: the modules that can be compiled, in the order of the description.
         failures: sources that gave no module when the corpus was extracted.
         missing: modules that the description names, but that are missing or incomplete, or whose options are refused.

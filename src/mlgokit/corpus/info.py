@@ -34,22 +34,16 @@ _PARTICULARS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectInfo:
-    """One project's part of a corpus.
+    """One project's part of a corpus; times, and sizes of code, are of modules for which they are known.
 
     Attributes:
-        name: name of the project.
-        languages: languages of its modules, sorted.
         held_out: whether some of its modules are held out.
-        modules: number of modules.
-        held_out_modules: number of modules that are held out.
         copies: number of modules that training skips as copies of others.
-        bitcode_bytes: size of the bitcode of all modules.
-        text_bytes: size of the code under plain ``-Oz``, of modules for which it is known.
-        functions: number of functions with a body, in modules that were described.
-        call_sites: number of calls, without intrinsics, in modules that were described.
+        text_bytes: size of the code under plain ``-Oz``.
+        functions: number of functions with a body, in modules that were described, as are the next three.
+        call_sites: number of calls, without intrinsics.
         decidable_call_sites: number of these calls that an inliner can decide.
-        instructions: number of instructions before any pass, in modules that were described.
-        front_end_seconds: time of the front end, of modules for which it is known.
+        instructions: number of instructions before any pass.
         failures: number of sources that gave no module, or none that can be used.
     """
 
@@ -71,12 +65,9 @@ class ProjectInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkippedReason:
-    """A reason for which sources or modules were left out, without names and numbers.
+    """A reason for which sources or modules were left out, with their number, and the first few with their own reasons.
 
-    Attributes:
-        reason: the reason, with names, numbers and positions replaced by dots and ``N``.
-        count: number of sources or modules.
-        examples: the first few, with their own reasons.
+    In the ``reason``, names, numbers and positions are replaced by dots and ``N``.
     """
 
     reason: str
@@ -89,15 +80,10 @@ class CorpusInfo:
     """A summary of a corpus.
 
     Attributes:
-        folder: folder of the corpus.
         modules: number of modules that can be used.
-        bitcode_bytes: size of the bitcode of all modules.
         languages: number of modules by language.
-        described: number of modules that the compiler described; the next four counts are of these.
-        functions: number of functions with a body.
-        call_sites: number of calls, without intrinsics.
-        decidable_call_sites: number of direct calls within a module, which an inliner can decide.
-        instructions: number of instructions before any pass.
+        described: number of modules that the compiler described; the next four counts are of these, as in
+            :class:`ProjectInfo`.
         has_thinlto: whether each module has its part of a ThinLTO index.
         has_override: whether one command line serves all modules.
         translated: the ``-cc1`` options that such a command line means, if it is a compiler driver's.

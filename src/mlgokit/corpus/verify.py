@@ -50,13 +50,9 @@ class Verdict(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedModule:
-    """The comparison of one module.
+    """The comparison of one module, with the size of the code in the build's object.
 
-    Attributes:
-        name: name of the module.
-        verdict: the result.
-        reason: the error, or the names of the sections that differ.
-        text_bytes: size of the code in the build's object.
+    The ``reason`` is the error, or the names of the sections that differ.
     """
 
     name: str
@@ -67,12 +63,7 @@ class VerifiedModule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyResult:
-    """The comparisons of all modules that were looked at.
-
-    Attributes:
-        modules: the comparisons, in the order of the corpus.
-        of: number of modules in the corpus.
-    """
+    """The comparisons of all modules that were looked at, in the order of the corpus, which has so many (``of``)."""
 
     modules: tuple[VerifiedModule, ...]
     of: int

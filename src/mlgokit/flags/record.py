@@ -20,11 +20,9 @@ class Trial:
         flags: their names, in the order in which they were added.
         reason: why the build failed; empty for success.
         tests: why the tests fail, empty if they do not; ``None`` if they did not run.
-        programs: by name, what they weigh.
-        files: by name, bytes of the whole file.
+        files: by name of the program, bytes of the whole file.
         folders: by folder of the sources, bytes of their objects; empty where these are bitcode or not known.
-        compile_seconds: processor time of the compilations.
-        link_seconds: processor time of the links.
+        compile_seconds: processor time of the compilations, as ``link_seconds`` of the links.
         wall_seconds: elapsed time, with the tests.
     """
 
@@ -55,16 +53,11 @@ class Trial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TriedFlag:
-    """A flag of the list.
+    """A flag of the list, with its options as text, its cost in words, and the build with it alone.
 
     Attributes:
-        name: of the flag.
-        text: its options.
-        cost: what it costs, in words.
         counts: which bytes it is for.
-        state: what came of it alone.
         reason: why it was not tried or does not work.
-        trial: the build with it alone.
         saved: bytes of all programs that it saves alone; negative if they grow.
     """
 
@@ -80,15 +73,7 @@ class TriedFlag:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """A flag on top of those before it.
-
-    Attributes:
-        flag: its name.
-        counts: which bytes it is for.
-        saved: bytes that it saves on top of those that were kept.
-        kept: whether it stays.
-        reason: why not.
-    """
+    """A flag on top of those that were kept before it: the bytes that it saves, and why it does not stay."""
 
     flag: str
     counts: Counts
@@ -111,28 +96,19 @@ class FlagAdvice:
 
     Attributes:
         build: the commands of the build.
-        plain: the build as it is.
         flags: of the list, in its order.
         steps: of the combination, in the order in which they were tried.
-        advised: names of the recommended flags.
+        advised: names of the recommended flags, whose options are ``compile`` and ``link``.
         advised_build: the whole build with them, made from its sources by all of its commands; ``None`` without any.
-        compile: options of compilations that are recommended.
-        link: options of links that are recommended.
-        line: what to add to this build, in words.
-        lines: the same for each build system.
+        line: what to add to this build, in words; ``lines`` are the same for each build system.
         shipped: the build with the policies of the package on top; ``None`` if it was not made.
-        shipped_name: what these policies are called.
         shipped_reason: why it was not made, or is not recommended.
         shipped_line: what adds them, and all that is advised, to this build.
-        shipped_compile: options of compilations that load them.
-        shipped_link: options of links that load them.
         tune: the command that tunes the build.
         tests: whether tests judged, in words.
         notes: what else one has to know, a sentence each.
         baseline: what compiled the build, in words.
-        wall_seconds: elapsed time of all.
         command: what was typed.
-        mlgokit_version: of this package.
         toolchain: tool name -> version.
         report: path of the page.
     """

@@ -25,14 +25,10 @@ _OURS = re.compile(r"-?|-(o|c|S|E|x|###|-.*|O.*|g.*|M[A-Z]*|emit-.*|flto.*|fembe
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Archive:
-    """A published archive of source code.
+    """A published archive of source code, of a version of a package in a registry.
 
-    Attributes:
-        registry: registry that publishes it.
-        package: name of the package.
-        version: version of the package.
-        file: the file's name (``pypi``), or its path below a mirror's top (``debian``, ``pool/main/...``).
-        sha256: digest of the archive, 64 hexadecimal digits.
+    ``file`` is its name (``pypi``), or its path below a mirror's top (``debian``, ``pool/main/...``); ``sha256`` has 64
+    hexadecimal digits.
     """
 
     registry: Registry
@@ -54,10 +50,7 @@ class GeneratedFile:
 class ProgramRun:
     """One run of a linked program, which checks that its behaviour is unchanged.
 
-    Attributes:
-        arguments: the command line after the program.
-        stdin: text for standard input.
-        files: globs, relative to the project's root, of the files that the run reads.
+    ``files`` are globs, relative to the project's root, of what the run reads.
     """
 
     arguments: tuple[str, ...] = ()
@@ -67,13 +60,7 @@ class ProgramRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """The program that all modules of a project are linked to.
-
-    Attributes:
-        name: name of the program.
-        libraries: libraries to link with.
-        runs: test runs of the program.
-    """
+    """The program that all modules of a project are linked to, with libraries, and its test runs."""
 
     name: str
     libraries: tuple[str, ...] = ()
@@ -86,10 +73,8 @@ class Project:
 
     Attributes:
         name: first component of the names of its modules.
-        language: of every source of the project.
         standard: value of ``-std=``.
         held_out: whether it is kept out of training, to evaluate on.
-        archive: where the sources come from.
         root: the project's folder within the archive; the paths below are relative to it.
         include: folders for ``-I``.
         defines: values of ``-D``.
