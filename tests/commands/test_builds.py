@@ -121,7 +121,7 @@ def test_an_import_says_what_came_of_it(tmp_path: Path, monkeypatch: pytest.Monk
         counts = BuildOptionCounts(
             commands=32, left_out={"-fgcc": 3, "--driver-mode=cl": 1}, kept={"-fsanitize=address": 32}
         )
-        counts = dataclasses.replace(counts, unknown=frozenset({"-fgcc"}), notes=("a.i makes no code",))
+        counts = dataclasses.replace(counts, unknown=("-fgcc",), notes=("a.i makes no code",))
         fits = (ProfileFit(mismatched=2, missing=1), ProfileFit(mismatched=0, missing=0))
         return ImportedCommands(
             imported=imported,

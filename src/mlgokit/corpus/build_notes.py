@@ -9,13 +9,13 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
 
 from mlgokit.corpus.corpus import read_object
 from mlgokit.corpus.staleness import ProfileFit, fit_of
-from mlgokit.errors import CorpusError
+from mlgokit.decode import decode
+from mlgokit.errors import CorpusError, InputError
 from mlgokit.files import atomic_write
 from mlgokit.module import Module
 from mlgokit.progress import Report
@@ -68,9 +68,9 @@ class BuildOptionCounts:
     """
 
     commands: int = 0
-    left_out: Mapping[str, int] = field(default_factory=dict[str, int])
-    kept: Mapping[str, int] = field(default_factory=dict[str, int])
-    unknown: frozenset[str] = frozenset()
+    left_out: dict[str, int] = field(default_factory=dict[str, int])
+    kept: dict[str, int] = field(default_factory=dict[str, int])
+    unknown: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
@@ -126,14 +126,7 @@ def write_options(folder: Path, counts: BuildOptionCounts) -> None:
     Raises:
         StorageError: the disk is full or not writable.
     """
-    fields = {
-        "format_version": OPTIONS_VERSION,
-        "commands": counts.commands,
-        "left_out": dict(counts.left_out),
-        "kept": dict(counts.kept),
-        "unknown": sorted(counts.unknown),
-        "notes": list(counts.notes),
-    }
+    fields = {"format_version": OPTIONS_VERSION, **asdict(counts)}
     atomic_write(folder / OPTIONS_NAME, json.dumps(fields, indent=1) + "\n")
 
 
@@ -148,19 +141,17 @@ def read_options(folder: Path) -> BuildOptionCounts:
         return BuildOptionCounts()
     remedy = "import again, or delete the file"
     fields = read_object(path, remedy)
-    parts = [fields.get(key) for key in ("left_out", "kept")]
-    commands = fields.get("commands")
-    counts = [cast("dict[str, Any]", part) for part in parts if isinstance(part, dict)]
-    if fields.get("format_version") != OPTIONS_VERSION or type(commands) is not int or len(counts) != len(parts):
+    try:
+        counts: BuildOptionCounts = decode(BuildOptionCounts, fields, "counts")
+        is_known = fields.get("format_version") == OPTIONS_VERSION and {"commands", "left_out", "kept"} <= fields.keys()
+    except InputError:
+        counts, is_known = BuildOptionCounts(), False
+    if not is_known:
         raise CorpusError(
             f"{path}: expected format_version {OPTIONS_VERSION}, a number 'commands', and objects 'left_out' and "
             f"'kept', found {fields!r:.200}; {remedy}"
         )
-    left_out, kept = (_counts(part, path, remedy) for part in counts)
-    unknown, notes = (_texts(fields.get(key, []), path, remedy) for key in ("unknown", "notes"))
-    return BuildOptionCounts(
-        commands=commands, left_out=left_out, kept=kept, unknown=frozenset(unknown), notes=notes[:_MOST]
-    )
+    return replace(counts, notes=counts.notes[:_MOST])
 
 
 def level_of(command_line: Sequence[str]) -> str:
@@ -231,19 +222,3 @@ def warn_about_levels(modules: Sequence[Module], report: Report) -> None:
             "them here, but a plugin does so only with MLGOKIT_ANY_LEVEL=1"
         )
         report(1, 1, note)
-
-
-def _texts(value: object, path: Path, remedy: str) -> tuple[str, ...]:
-    """Check that ``unknown`` or ``notes`` in the file of option counts is a list of strings."""
-    texts = cast("list[object]", value) if isinstance(value, list) else [None]
-    if not all(isinstance(text, str) for text in texts):
-        raise CorpusError(f"{path}: expected lists of strings in 'unknown' and 'notes', found {value!r:.100}; {remedy}")
-    return tuple(cast("list[str]", texts))
-
-
-def _counts(value: Mapping[str, Any], path: Path, remedy: str) -> dict[str, int]:
-    """Check that ``left_out`` or ``kept`` in the file of option counts has a whole number for each option."""
-    for option, count in value.items():
-        if type(count) is not int:
-            raise CorpusError(f"{path}: {option!r:.100}: expected a number, found {count!r:.100}; {remedy}")
-    return dict(value)

@@ -309,7 +309,7 @@ def _option_counts(reading: SourceReading) -> BuildOptionCounts:
         commands=reading.commands,
         left_out=dict(reading.dropped.most_common()),
         kept=dict(reading.foreign.most_common()),
-        unknown=frozenset(reading.unknown),
+        unknown=tuple(sorted(reading.unknown)),
     )
 
 
