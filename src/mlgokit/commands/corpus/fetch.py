@@ -31,16 +31,12 @@ def run(config: Fetch, *, report: Report = say_nothing) -> dict[str, Any]:
         BusyError: another process unpacks into the folder.
     """
     with locked(config.folder):
-        return _fetch(config, report)
-
-
-def _fetch(config: Fetch, report: Report) -> dict[str, Any]:
-    projects = choose_projects(config.manifest, config.projects)
-    cache = config.cache or default_cache_folder()
-    roots: dict[str, Any] = {}
-    for index, project in enumerate(projects):
-        report(index, len(projects), "fetch")
-        archive = fetch_archive(project.archive, cache_folder=cache)
-        roots[project.name] = str(prepare_sources(project, archive_path=archive, sources_folder=config.folder))
-    report(len(projects), len(projects), "fetch")
-    return {"projects": roots}
+        projects = choose_projects(config.manifest, config.projects)
+        cache = config.cache or default_cache_folder()
+        roots: dict[str, Any] = {}
+        for index, project in enumerate(projects):
+            report(index, len(projects), "fetch")
+            archive = fetch_archive(project.archive, cache_folder=cache)
+            roots[project.name] = str(prepare_sources(project, archive_path=archive, sources_folder=config.folder))
+        report(len(projects), len(projects), "fetch")
+        return {"projects": roots}

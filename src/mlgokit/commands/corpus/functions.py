@@ -1,6 +1,5 @@
 """The command that makes a corpus of single functions."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -52,19 +51,11 @@ def run(config: Functions, *, report: Report = say_nothing) -> dict[str, Any]:
             ) from error
         names = [name for line in lines if (name := line.strip())]
     with locked(config.corpus):
-        return _extract(config, names, report)
-
-
-def _extract(config: Functions, names: Sequence[str] | None, report: Report) -> dict[str, Any]:
-    """Extract functions into a folder that no other process uses."""
-    toolchain = find_toolchain(config.compiler.llvm, need_plugin=True)
-    corpus = load_corpus(config.modules)
-    compiler = clang_for(
-        config.compiler,
-        toolchain,
-        build_plugin(toolchain),
-        corpus=corpus.folder,
-        folder=config.corpus,
-        report=report,
-    )
-    return counts(extract_functions(corpus, corpus_folder=config.corpus, compiler=compiler, names=names, report=report))
+        toolchain = find_toolchain(config.compiler.llvm, need_plugin=True)
+        corpus, plugin = load_corpus(config.modules), build_plugin(toolchain)
+        compiler = clang_for(
+            config.compiler, toolchain, plugin, corpus=corpus.folder, folder=config.corpus, report=report
+        )
+        return counts(
+            extract_functions(corpus, corpus_folder=config.corpus, compiler=compiler, names=names, report=report)
+        )

@@ -55,24 +55,19 @@ def run(config: Link, *, report: Report = say_nothing) -> dict[str, Any]:
             "here, or give --sandbox off if you trust its bitcode"
         )
     with locked(config.corpus):
-        return _link(config, report)
-
-
-def _link(config: Link, report: Report) -> dict[str, Any]:
-    """Link the projects of a corpus, in a folder that no other process uses."""
-    toolchain = find_toolchain(config.compiler.llvm, need_plugin=True)
-    if toolchain.lld is None:
-        raise ToolError("corpus link: expected ld.lld beside clang, found none; install it")
-    corpus = load_corpus(config.modules)
-    plugin = build_plugin(toolchain)
-    return counts(
-        link_corpus(
-            corpus,
-            corpus_folder=config.corpus,
-            lto=config.lto,
-            shares=config.shares,
-            compiler=clang_for(config.compiler, toolchain, plugin, corpus=corpus.folder, report=report),
-            linker=toolchain.lld,
-            report=report,
+        toolchain = find_toolchain(config.compiler.llvm, need_plugin=True)
+        if toolchain.lld is None:
+            raise ToolError("corpus link: expected ld.lld beside clang, found none; install it")
+        corpus = load_corpus(config.modules)
+        plugin = build_plugin(toolchain)
+        return counts(
+            link_corpus(
+                corpus,
+                corpus_folder=config.corpus,
+                lto=config.lto,
+                shares=config.shares,
+                compiler=clang_for(config.compiler, toolchain, plugin, corpus=corpus.folder, report=report),
+                linker=toolchain.lld,
+                report=report,
+            )
         )
-    )

@@ -63,21 +63,17 @@ def run(config: Verify, *, report: Report = say_nothing) -> VerifyResult:
     if config.most < 1:
         raise UsageError(f"--most: expected at least 1, found {config.most}; give more")
     with reading(config.corpus):
-        return _verify(config, report)
-
-
-def _verify(config: Verify, report: Report) -> VerifyResult:
-    edits = config.changes.edits()
-    toolchain = find_toolchain(config.compiler.llvm)
-    corpus = load_corpus(config.corpus, edits)
-    return verify_corpus(
-        corpus,
-        _reference(config, corpus, toolchain),
-        compiler=clang_for(config.compiler, toolchain, corpus=corpus.folder, files=edits.files, report=report),
-        rng=np.random.default_rng(config.seed),
-        most=config.most,
-        report=lambda done, total, label: report(done, total, "verify"),  # noqa: ARG005  (the protocol names it)
-    )
+        edits = config.changes.edits()
+        toolchain = find_toolchain(config.compiler.llvm)
+        corpus = load_corpus(config.corpus, edits)
+        return verify_corpus(
+            corpus,
+            _reference(config, corpus, toolchain),
+            compiler=clang_for(config.compiler, toolchain, corpus=corpus.folder, files=edits.files, report=report),
+            rng=np.random.default_rng(config.seed),
+            most=config.most,
+            report=lambda done, total, label: report(done, total, "verify"),  # noqa: ARG005  (the protocol names it)
+        )
 
 
 def _reference(config: Verify, corpus: Corpus, toolchain: Toolchain) -> Reference:
