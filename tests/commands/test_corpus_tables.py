@@ -8,6 +8,7 @@ from mlgokit.corpus.corpus import ModuleFailure
 from mlgokit.corpus.identity import Kinship
 from mlgokit.corpus.info import CorpusInfo, ProjectInfo, SkippedReason
 from mlgokit.corpus.split import ProjectSplit, SplitResult
+from mlgokit.pages.terminal import print_page
 
 FAILURE = ModuleFailure(name="p/d.o", project="p", reason="d.c:1: error: [red]'x'")
 
@@ -56,10 +57,7 @@ def corpus(*projects: ProjectInfo, **parts: object) -> CorpusInfo:
 def printed(info: CorpusInfo | SplitResult) -> list[str]:
     out = io.StringIO()
     console = Console(file=out, width=80)
-    if isinstance(info, CorpusInfo):
-        corpus_info.render(info, console)
-    else:
-        split.render(info, console)
+    print_page(corpus_info.page(info) if isinstance(info, CorpusInfo) else split.page(info), console)
     return [" ".join(line.split()) for line in out.getvalue().splitlines()]
 
 

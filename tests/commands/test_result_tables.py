@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from mlgokit.commands import evaluate
+from mlgokit.evaluation.page import evaluation_page
 from mlgokit.evaluation.records import Evaluation
 from mlgokit.evaluation.run import RunReport, run_page
 from mlgokit.pages.terminal import print_page
@@ -103,7 +103,10 @@ def test_different_behaviour_is_told():
 def test_names_are_not_markup(name: str):
     projects = (dataclasses.replace(REPORT.evaluation.projects[0], project=name, link_failure="after: [x]"),)
     out = io.StringIO()
-    evaluate.render(Evaluation(policy="p", projects=projects, summary={}, compilations=2), Console(file=out, width=80))
+    print_page(
+        evaluation_page(Evaluation(policy="p", projects=projects, summary={}, compilations=2)),
+        Console(file=out, width=80),
+    )
 
     assert f"{name}: link: after: [x]" in out.getvalue()
     assert lines_with(out.getvalue(), name)[0][0] == name
@@ -111,7 +114,9 @@ def test_names_are_not_markup(name: str):
 
 def test_nothing_evaluated_shows_no_empty_table():
     out = io.StringIO()
-    evaluate.render(Evaluation(policy="p", projects=(), summary={}, compilations=0), Console(file=out, width=80))
+    print_page(
+        evaluation_page(Evaluation(policy="p", projects=(), summary={}, compilations=0)), Console(file=out, width=80)
+    )
 
     assert "─" not in out.getvalue()
     assert out.getvalue().endswith("\nNo project could be compared by Linked image.\n")

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from rich.console import Console
-
 from mlgokit.basic import Basic
 from mlgokit.builds.cargo import cargo_version, cargo_words
 from mlgokit.builds.compilers import CompilerOptions, toolchain_of_build
@@ -31,7 +29,6 @@ from mlgokit.flags.search import check_names
 from mlgokit.locks import locked
 from mlgokit.manifest import check_manifest, digest_value, package_version, read_config, write_manifest
 from mlgokit.pages.html import write_page
-from mlgokit.pages.terminal import print_page
 from mlgokit.progress import Report, say_nothing
 
 RESULT = "advice.json"
@@ -168,6 +165,4 @@ def _digest_lock(folder: Path, *, was_missing: bool) -> str:
     return "" if was_missing or lock is None else digest_file(lock)
 
 
-def render(result: FlagAdvice, console: Console) -> None:
-    """Print what each flag gives, what they give together, and what to add to the build."""
-    print_page(advice_page(result), console)
+page = advice_page

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Annotated
 
 import numpy as np
-from rich.console import Console
 
 from mlgokit.basic import Basic
 from mlgokit.bench.build import BuildContext
@@ -32,7 +31,6 @@ from mlgokit.files import atomic_write
 from mlgokit.locks import locked
 from mlgokit.manifest import package_version
 from mlgokit.pages.html import check_json_name, write_page
-from mlgokit.pages.terminal import print_page
 from mlgokit.progress import Report, say_nothing
 
 COMMAND_NAME = "command"
@@ -124,9 +122,7 @@ def run(config: Bench, *, report: Report = say_nothing) -> BenchRecord:
     return result
 
 
-def render(result: BenchRecord, console: Console) -> None:
-    """The tables, and what they do not say."""
-    print_page(bench_page(result), console)
+page = bench_page
 
 
 def exit_code(_config: Bench, result: BenchRecord) -> int:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Annotated
 
 import tyro
-from rich.console import Console
 
 from mlgokit.basic import Basic
 from mlgokit.builds.build import CandidatePlugin
@@ -36,7 +35,6 @@ from mlgokit.compiler.objects.measure import Objective
 from mlgokit.corpus.front_end import Level
 from mlgokit.errors import CorpusError, InputError, MlgokitError, RejectedError, UsageError
 from mlgokit.locks import reading
-from mlgokit.pages.terminal import print_page
 from mlgokit.progress import Report, say_nothing
 from mlgokit.tables.decisions import DecisionTable, read_table
 from mlgokit.tables.file import list_tables
@@ -311,9 +309,7 @@ def _check_cargo(
         return _with_programs(config, checked, TunedBuild(programs=programs, tests="", notes=tests, line=""), earlier)
 
 
-def render(result: CheckResult, console: Console) -> None:
-    """Print what still applies, and whether to tune again."""
-    print_page(check_page(result), console)
+page = check_page
 
 
 def exit_code(config: Check, result: CheckResult) -> int:

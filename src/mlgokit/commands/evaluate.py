@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
-from rich.console import Console
 
 from mlgokit.basic import Basic
 from mlgokit.builds.compiled import CorpusProjects, DatabaseProject
@@ -43,7 +42,6 @@ from mlgokit.evaluation.verdict import VerdictRules, choose_measure, judge
 from mlgokit.files import atomic_write
 from mlgokit.manifest import package_version
 from mlgokit.pages.html import check_json_name, write_page
-from mlgokit.pages.terminal import print_page
 from mlgokit.progress import Report, say_nothing
 
 _CORPUS = Path("quickstart/corpus")
@@ -143,9 +141,7 @@ def run(config: Evaluate, *, report: Report = say_nothing) -> Evaluation:
     return _conclude(config, found, allocates_only=variants.after.allocates_only, toolchain=pair.toolchain)
 
 
-def render(evaluation: Evaluation, console: Console) -> None:
-    """Each project's sizes by language, the summary with its intervals, what failed, and the verdict."""
-    print_page(evaluation_page(evaluation), console)
+page = evaluation_page
 
 
 def exit_code(config: Evaluate, evaluation: Evaluation) -> int:  # noqa: ARG001  (as of other commands)

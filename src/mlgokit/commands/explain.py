@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated
 
 import tyro
-from rich.console import Console
 
 from mlgokit.builds.compilers import open_compiler
 from mlgokit.builds.variant import make_variant
@@ -19,7 +18,7 @@ from mlgokit.evaluation.page import explanation_page
 from mlgokit.locks import reading
 from mlgokit.manifest import package_version
 from mlgokit.module import Module
-from mlgokit.pages.terminal import print_page
+from mlgokit.pages.model import Page
 from mlgokit.problems import INLINE_SIZE
 from mlgokit.progress import Report, say_nothing
 
@@ -117,9 +116,9 @@ def find_module(modules: tuple[Module, ...], name: str, *, corpus: Path) -> Modu
     )
 
 
-def render(explained: Explained, console: Console) -> None:
+def page(explained: Explained) -> Page:
     """The sums, and the trees of the functions that changed most."""
-    print_page(explanation_page(explained.explanation, functions=explained.functions), console)
+    return explanation_page(explained.explanation, functions=explained.functions)
 
 
 def exit_code(config: Explain, explained: Explained) -> int:  # noqa: ARG001  (as of other commands)

@@ -5,13 +5,11 @@ from pathlib import Path
 from typing import Annotated
 
 import tyro
-from rich.console import Console
 
 from mlgokit.builds.cargo import CargoRequest, cargo_words
 from mlgokit.builds.compilers import WORKERS, CompilerOptions
 from mlgokit.corpus.front_end import Level
 from mlgokit.errors import MlgokitError, UsageError
-from mlgokit.pages.terminal import print_page
 from mlgokit.progress import Report, say_nothing
 from mlgokit.tune.page import replay_page
 from mlgokit.tune.replay import ReplayResult
@@ -71,9 +69,7 @@ def run(config: ExportReplay, *, report: Report = say_nothing) -> ReplayResult:
     return export_replay(request, report=report)
 
 
-def render(result: ReplayResult, console: Console) -> None:
-    """Print what is left of the plugin's saving, and what to add to the build."""
-    print_page(replay_page(result), console)
+page = replay_page
 
 
 def exit_code(config: ExportReplay, result: ReplayResult) -> int:  # noqa: ARG001  (all commands take one)

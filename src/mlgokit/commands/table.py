@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from mlgokit.pages.model import Page
+
 
 class Group(enum.Enum):
     """What a command is for: the titles of ``mlgokit --help``."""
@@ -21,11 +23,11 @@ class Group(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """One command. Its module has ``run``, and maybe ``render`` and ``exit_code``.
+    """One command. Its module has ``run``, and maybe ``page`` or ``render``, and ``exit_code``.
 
-    ``run`` takes the configuration and ``report``; it returns JSON values, or what has them as ``to_json``. ``render``
-    prints what it returned; without it, its JSON values are printed. ``exit_code`` is of a configuration and what
-    ``run`` returned; without it, 0.
+    ``run`` takes the configuration and ``report``; it returns JSON values, or what has them as ``to_json``. ``page``
+    makes a page of what it returned, or ``render`` prints that; without them, JSON values are printed. ``exit_code`` is
+    of a configuration and what ``run`` returned; without it, 0.
 
     Attributes:
         module: file below ``commands/``, with dots; that of the command's name if not given.
@@ -68,7 +70,13 @@ class Command:
     @property
     def render(self) -> "Callable[[Any, Console], None] | None":
         """What prints its result, if that has a form of its own."""
-        return getattr(importlib.import_module(self.place), "render", None)
+        module = importlib.import_module(self.place)
+        page: Callable[[Any], Page] | None = getattr(module, "page", None)
+        if page is None:
+            return getattr(module, "render", None)
+        from mlgokit.pages.terminal import print_page
+
+        return lambda result, console: print_page(page(result), console)
 
     @property
     def exit_code(self) -> Callable[[Any, Any], int] | None:

@@ -8,8 +8,6 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from rich.console import Console
-
 from mlgokit.builds.cargo import CargoBuild, CargoRequest, open_cargo
 from mlgokit.builds.compilers import check_sandbox, clang_for, spread, toolchain_of_build
 from mlgokit.builds.compression import DEFAULT, Compressor, find_compressor, find_stripper
@@ -27,7 +25,6 @@ from mlgokit.errors import ReuseError, UsageError
 from mlgokit.files import atomic_write
 from mlgokit.locks import locked, locked_output
 from mlgokit.manifest import check_manifest, write_manifest
-from mlgokit.pages.terminal import print_page
 from mlgokit.problems import REGALLOC_EVICTION, REGALLOC_PRIORITY
 from mlgokit.progress import Report, say_nothing
 from mlgokit.tables.decisions import DecisionTable, read_table
@@ -61,9 +58,7 @@ def run(config: Tune, *, report: Report = say_nothing) -> Tuned:
         return result
 
 
-def render(result: Tuned, console: Console) -> None:
-    """Print what became smaller or cheaper, and what to do with the plugin."""
-    print_page(tuned_page(result), console)
+page = tuned_page
 
 
 # --- Cargo ----------------------------------------------------------------------------------------------------------

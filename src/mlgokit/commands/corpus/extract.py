@@ -18,7 +18,7 @@ from mlgokit.corpus.sources.projects import choose_projects
 from mlgokit.locks import locked
 from mlgokit.progress import Report, say_nothing
 
-render = info.render
+page = info.page
 """What is printed is what `corpus info` says of the new corpus."""
 FRONT_END_SECONDS = ExtractionLimits().module_seconds
 

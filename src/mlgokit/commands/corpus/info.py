@@ -4,8 +4,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.console import Console
-
 from mlgokit.builds.compilers import CompilerOptions, open_sandbox_for, open_tools
 from mlgokit.commands.options import COMPILER, Compiling
 from mlgokit.corpus.corpus import Corpus, load_corpus
@@ -14,7 +12,6 @@ from mlgokit.corpus.info import CorpusInfo, ProjectInfo, corpus_info
 from mlgokit.errors import ToolError
 from mlgokit.locks import reading
 from mlgokit.pages.model import Page, Row, Table, count_columns, drop_empty, text_columns
-from mlgokit.pages.terminal import print_page
 from mlgokit.progress import Report, say_nothing
 from mlgokit.terminal import counted
 
@@ -49,12 +46,7 @@ def run(config: Info, *, report: Report = say_nothing) -> CorpusInfo:
         return corpus_info(corpus, contents)
 
 
-def render(info: CorpusInfo, console: Console) -> None:
-    """Projects with their counts, copies, the split, and what was skipped and why."""
-    print_page(corpus_page(info), console)
-
-
-def corpus_page(info: CorpusInfo) -> Page:
+def page(info: CorpusInfo) -> Page:
     """The projects of a corpus, its copies, and what of it is not counted or was skipped."""
     rest = info.projects[MOST_PROJECTS:]
     rows = [_row(project) for project in info.projects[:MOST_PROJECTS]]

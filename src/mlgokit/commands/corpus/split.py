@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Annotated
 
 import tyro
-from rich.console import Console
 
 from mlgokit.commands.corpus.info import MOST_PROJECTS, contents_of, kinship_warnings, leak_sentences
 from mlgokit.commands.options import COMPILER, Compiling
@@ -13,7 +12,6 @@ from mlgokit.corpus.corpus import load_corpus
 from mlgokit.corpus.split import ProjectsBy, SplitBy, SplitResult, split_corpus
 from mlgokit.locks import locked
 from mlgokit.pages.model import Page, Table, count_columns, text_columns
-from mlgokit.pages.terminal import print_page
 from mlgokit.progress import Report, say_nothing
 from mlgokit.terminal import counted
 
@@ -69,12 +67,7 @@ def run(config: Split, *, report: Report = say_nothing) -> SplitResult:
         return result
 
 
-def render(result: SplitResult, console: Console) -> None:
-    """Projects with the modules on either side, and what crosses."""
-    print_page(split_page(result), console)
-
-
-def split_page(result: SplitResult) -> Page:
+def page(result: SplitResult) -> Page:
     """Projects with the modules on either side, and what crosses."""
     projects = result.projects
     training, copies, held_out = (
