@@ -57,9 +57,7 @@ class BuildResult:
     """How a build with a plugin went.
 
     Attributes:
-        command: of the build.
-        plugin: that was loaded.
-        plugin_in: the steps that were to load it.
+        plugin_in: the steps that were to load the plugin.
         compiler: that compiled, with its version.
         reason: why the build failed, else empty.
         code: of the build; negative for a signal.
@@ -68,7 +66,6 @@ class BuildResult:
         failed: how many of these failed.
         left_out: why the others are not counted, by the names of their sources, of many the first.
         levels: how many of them were at each optimization level, as the build has it.
-        links: how many there were.
         links_with_plugin: those that load it, for link-time optimization.
         links_without: with link-time optimization by lld, where the plugin is for compile steps alone.
         links_by_another: with link-time optimization by a linker that does not know how to load it.
@@ -77,7 +74,6 @@ class BuildResult:
         foreign: compilers for other machines that were called, without the plugin.
         passed_by: new objects of a compiler that went past.
         up_to_date: objects that were there before, and stay as they were.
-        wall_seconds: elapsed time.
     """
 
     command: tuple[str, ...]

@@ -25,13 +25,9 @@ _TASKS = {"inlining": "inline-size", "regalloc": "regalloc-eviction"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What a call of such a tool comes to.
+    """What a call of such a tool comes to: the words of each command of mlgokit, or a text to print in their place.
 
-    Attributes:
-        commands: the words of each command of mlgokit, in their order.
-        notes: what of the call has no counterpart, a sentence each.
-        names_corpus: a file to write, and the corpus to name in it; ``None`` for none.
-        text: what to print in place of running a command.
+    ``notes`` say what has no counterpart. ``names_corpus`` is a file to write, and the corpus to name in it.
     """
 
     commands: tuple[tuple[str, ...], ...] = ()

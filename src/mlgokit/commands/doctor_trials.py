@@ -49,10 +49,7 @@ def toolchain_trials(
 ) -> Iterator[tuple[str, Callable[[], str], bool]]:
     """Name, trial, and whether tuning and the plugin need it, of everything that depends on one compiler.
 
-    Args:
-        toolchain: the compiler.
-        folder: an empty one, for inputs and outputs.
-        plugin: also build the plugin, and load it.
+    Inputs and outputs are in an empty folder. With ``plugin``, that is also built and loaded.
     """
     (folder / "tiny.ll").write_text(_IR)
     yield "compile", functools.partial(_compile, toolchain, folder), True

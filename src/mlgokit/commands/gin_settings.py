@@ -133,14 +133,12 @@ _WITHOUT_EFFECT = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GinSettings:
-    """What gin files say, in words of ``mlgokit train``.
+    """What gin files say, in words of ``mlgokit train``; what no file names is empty.
 
     Attributes:
-        problem: the problem; empty if no file names one.
-        algorithm: the algorithm; empty if no file names one.
-        options: options of ``mlgokit train`` besides these, such as ``--setting=modules=100``.
+        options: options of ``mlgokit train`` besides problem and algorithm, such as ``--setting=modules=100``.
         changes: options that change command lines, for every command with a corpus.
-        start: folder of the policy that training starts from; empty for none.
+        start: folder of the policy that training starts from.
         left_out: bindings without a counterpart, each as it was given with the reason.
     """
 

@@ -19,16 +19,10 @@ _FLAGS = re.compile(r"^(C(?:XX)?FLAGS)[ \t]*([?:+]{0,2})=[ \t]*([^#\n]*?)[ \t]*(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectKind:
-    """How a project is built, and tested if it can be.
+    """How a project is built, and tested if it can be, by commands, a cargo build or a compilation database.
 
-    Attributes:
-        name: what was recognized, with the file that says so.
-        build: commands, one after the other.
-        test: commands.
-        cargo: the cargo build, in place of commands.
-        compile_commands: a compilation database, in place of commands.
-        programs: that the commands start, and that have to be installed.
-        notes: what the user has to know or to do.
+    ``name`` says what was recognized, with the file that says so. ``programs`` have to be installed, and ``notes`` are
+    what the user has to know or to do.
     """
 
     name: str

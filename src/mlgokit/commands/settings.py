@@ -42,12 +42,7 @@ _LARGEST = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What a file says.
-
-    Attributes:
-        file: that was read.
-        values: by key; tables for the commands that have settings.
-    """
+    """What a file says, by key, with tables for the commands that have settings."""
 
     file: Path
     values: Mapping[str, Any]

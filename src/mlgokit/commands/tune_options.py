@@ -183,14 +183,10 @@ class Tune:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """A call that does not contradict itself, and the values of its texts.
+    """A call that does not contradict itself, with the values of its texts.
 
-    Attributes:
-        options: the options, with the shares of what is searched.
-        seconds: budget of the search.
-        policies: the policy to start from, by its problem.
-        cargo: words of the cargo command; empty without one.
-        measuring: words of the command that prints a number; empty without one.
+    These are the budget of the search in seconds, the policy to start from by its problem, and the words of the cargo
+    command and of the one that prints a number.
     """
 
     options: Tune

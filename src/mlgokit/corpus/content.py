@@ -34,12 +34,10 @@ class ModuleContent:
     Attributes:
         bitcode_sha256: SHA-256 of the bitcode that was described.
         identity: digest that is the same for modules that differ in names, paths and debug information only.
-        functions: number of functions that the module defines.
-        declarations: number of functions that it only declares, without intrinsics.
+        declarations: number of functions that the module only declares, without intrinsics.
         call_sites: number of calls, without calls of intrinsics.
         decidable_call_sites: number of calls that an inliner can decide: direct calls to functions defined here.
         instructions: number of instructions, without debug intrinsics.
-        blocks: number of basic blocks.
         global_bytes: size of the variables that have an initial value.
         language: language by the debug information; empty without debug information.
         own_functions: beginnings of the identities of a quarter of the functions that no header brings along and that

@@ -59,8 +59,6 @@ class ExtractionLimits:
     """Resource limits of one module's front end; a module beyond them is a failure in the corpus.
 
     Attributes:
-        module_seconds: elapsed time of the front end.
-        bitcode_bytes: size of the bitcode.
         compiler: memory of the front end's process, and the size of each file that it writes.
         room: disk space that the whole corpus may take; the default limit if ``None``.
         sandbox: sandbox of the front ends, see :func:`mlgokit.compiler.sandbox.open_front_end_sandbox`; ``None`` for
@@ -76,13 +74,9 @@ class ExtractionLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrontEndJob:
-    """One source to be compiled to a module.
+    """One source to be compiled to a module in C or C++.
 
     Attributes:
-        name: name of the module.
-        project: project of the module.
-        language: ``c++`` or ``c``.
-        held_out: whether it is kept out of training.
         source: path of the source below the project's root, if it is there.
         directory: working directory of the compiler.
         front_end: clang and its options from ``-cc1`` on, checked; no action, no input, no output.

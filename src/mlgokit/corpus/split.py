@@ -126,21 +126,15 @@ def split_corpus(
     held_out: Collection[str] = (),
     force: bool = False,
 ) -> tuple[SplitResult, Corpus]:
-    """Split a corpus, and write ``held_out`` into its sidecar.
+    """Split a corpus, and write ``held_out`` into its sidecar; return the result, and the corpus with the new flags.
 
-    Args:
-        corpus: the corpus to split.
-        contents: identities of its modules, from :func:`mlgokit.corpus.identity.describe_corpus`.
-        share: share of the projects, or of the modules of a single project, to hold out.
-        seed: seed of the hash; another one gives another split.
-        by: whole projects, or modules; ``AUTO`` takes modules only if there is one project.
-        projects_by: ``BUILD`` makes all modules one project, ``FOLDER`` one of each first folder of their names, and
-            earlier assignments by a hash count no more; ``AUTO`` takes the projects that the corpus has.
-        held_out: names of projects; they and no others are held out, whatever was assigned before.
-        force: let the hash replace assignments by name, or those that came with the corpus.
+    A share of the projects, or of the modules of a single project, is held out, by a hash of their names with the seed:
+    ``by`` whole projects, or modules; ``AUTO`` takes modules only if there is one project. Projects that are named in
+    ``held_out``, and no others, are held out whatever was assigned before; else assignments by name, or those that came
+    with the corpus, are replaced only with ``force``.
 
-    Returns:
-        The result, and the corpus with the new flags.
+    By ``projects_by``, ``BUILD`` makes all modules one project, ``FOLDER`` one of each first folder of their names, and
+    earlier assignments by a hash count no more; ``AUTO`` takes the projects that the corpus has.
 
     Raises:
         BusyError: another process uses the corpus.

@@ -33,14 +33,9 @@ def import_local_thinlto(
 ) -> Imported:
     """Make a corpus of a ThinLTO link with ``-Wl,--save-temps=import`` and ``-Wl,--thinlto-emit-index-files``.
 
-    Args:
-        folder: folder of the build; ``lib/a.o.3.import.bc`` and ``lib/a.o.thinlto.bc`` become module ``lib/a.o``.
-        corpus_folder: where the corpus goes.
-        project: name of the modules' project.
-        override: options of ``clang -cc1`` for all modules; without them, the description has a placeholder.
-        workers: number of threads.
-        room: disk space that the corpus may take; the default limit if not given.
-        report: called after every module.
+    ``lib/a.o.3.import.bc`` and ``lib/a.o.thinlto.bc`` in the folder of the build become module ``lib/a.o``. Without the
+    options of ``clang -cc1`` for all modules in ``override``, the description has a placeholder. The corpus may take
+    the disk space of ``room``, or up to a default limit.
 
     Raises:
         BusyError: another process uses the corpus.

@@ -120,13 +120,10 @@ class FrontEndCall:
 def front_end_call(
     command: CompileCommand, *, level: str | None = None, headers: Headers = NO_HEADERS, as_text: bool = True
 ) -> FrontEndCall:
-    """Convert a command of a build to a call of the front end.
+    """Convert a command of a build to a call of the front end, with a level such as ``Oz`` in place of the build's own.
 
-    Args:
-        command: a command of the database.
-        level: replaces the build's ``-O``, without the dash (``Oz``); by default the build's own level is used.
-        headers: the precompiled headers that the database makes.
-        as_text: replace precompiled headers by their text; otherwise only the options that name them are left out.
+    With ``as_text`` the precompiled headers that the database makes are replaced by their text; otherwise only the
+    options that name them are left out.
 
     Raises:
         ValueError: the command does not compile C or C++ by itself; the message says what it does.

@@ -53,12 +53,9 @@ class CompilerName:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildCompiler:
-    """A compiler that a build names, and whether it is a clang.
+    """A compiler that a build names, and whether it is a clang; ``None`` if unknown, as is a major of 0.
 
-    Attributes:
-        text: the name in the command, with the answer to ``--version`` if there is one: ``c++ (clang 22.1.8)``.
-        is_clang: whether it is a clang; ``None`` if unknown.
-        major: major version of a clang; 0 if unknown.
+    The text is the name in the command, with the answer to ``--version`` if there is one: ``c++ (clang 22.1.8)``.
     """
 
     text: str

@@ -31,12 +31,9 @@ _OTHER_COMPILER = "build with clang (CC=clang CXX=clang++), or give --baseline c
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandFilter:
-    """A filter of commands: regular expressions that are searched for in the source's path, and objects.
+    """A filter of commands, by regular expressions that must, and must not, be found in the path of the source.
 
-    Attributes:
-        include: expression that must be found; all commands pass without it.
-        exclude: expression that must not be found.
-        outputs: absolute paths of objects, one of which the command must make; all commands pass without it.
+    ``outputs`` are absolute paths of objects, one of which the command must make.
     """
 
     include: str | None = None

@@ -113,23 +113,12 @@ def import_commands(
 
     Modules that an earlier run finished are reused, unless their source, or what it includes, has another content.
 
-    Args:
-        database: ``compile_commands.json``.
-        toolchain: LLVM installation whose clang makes the bitcode.
-        corpus_folder: where the corpus goes.
-        project: first component of the modules' names; the build's folder by default.
-        level: optimization level in place of the build's own; a build at ``-O0`` needs one.
-        wanted: filter of the commands; all by default.
-        held_out: keep the modules out of training.
-        for_link: modules of sources with ``-flto`` say what the link reads of classes (the type metadata of vtables),
-            as the build's bitcode does.
-        baseline: ``clang`` takes commands of any compiler, translated to this clang; ``build`` takes only commands of
-            a clang, as far as that can be known.
-        target: triple or architecture of the modules; if left out, that of most commands.
-        any_database: accept a corpus that was made from an earlier state of the database, and update it.
-        workers: how many compilers run at a time.
-        limits: limits of the front end of one module.
-        report: called after every module.
+    Names of modules begin with the project, by default the build's folder. The level is in place of the build's own; a
+    build at ``-O0`` needs one. The target is a triple or an architecture, by default that of most commands. With the
+    baseline ``clang`` commands of any compiler are translated to this clang; ``build`` takes only those of a clang, as
+    far as that can be known. ``any_database`` updates a corpus that was made from an earlier state of the database.
+    With ``for_link``, modules of sources with ``-flto`` say what the link reads of classes (the type metadata of
+    vtables), as the build's bitcode does.
 
     Raises:
         BusyError: another process uses the corpus.

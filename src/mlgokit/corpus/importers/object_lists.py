@@ -24,13 +24,9 @@ _LINK = "CppLink"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectFile:
-    """An object file that a build says it made.
+    """An object file that a build says it made, named by its module, such as ``lib/bar.o``.
 
-    Attributes:
-        name: name of its module, such as ``lib/bar.o``.
-        path: path of the object.
-        base: the folder that paths in its command line are relative to.
-        trouble: why there is no object; empty if there is one.
+    Paths in its command line are relative to ``base``. ``trouble`` says why there is no object, if so.
     """
 
     name: str

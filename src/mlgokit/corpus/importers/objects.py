@@ -68,19 +68,11 @@ def import_objects(
 ) -> Imported:
     """Make a corpus of the bitcode and options in object files, with little memory for any number of them.
 
-    Args:
-        objects: object files from a list of :mod:`mlgokit.corpus.importers.object_lists`.
-        corpus_folder: where the corpus goes.
-        project: name of the modules' project.
-        cmd_filter: regular expression; a module is left out if it is found in none of its options.
-        distributed_thinlto: also copy the index that each module's ``-fthinlto-index=`` names, which is relative to
-            the ``base`` of its :class:`ObjectFile`.
-        cmd_section: name of the section with the options, ``segment,section`` for Mach-O; by default the format's own.
-        bitcode_section: name of the section with the bitcode, in the same form; by default the format's own.
-        llvm_objcopy: program that gets sections out of formats that are not read here; needs both section names.
-        workers: number of threads.
-        room: disk space that the corpus may take; the default limit if not given.
-        report: called after every object.
+    A module is left out if the regular expression ``cmd_filter`` is found in none of its options. Sections with options
+    and bitcode have other names than the format's own if these are given, ``segment,section`` for Mach-O; the program
+    ``llvm_objcopy`` gets them out of formats that are not read here, and needs both names. With
+    ``distributed_thinlto`` the index that each module's ``-fthinlto-index=`` names is copied too, which is relative to
+    the ``base`` of its :class:`ObjectFile`. The corpus may take the disk space of ``room``, or up to a default limit.
 
     Raises:
         BusyError: another process uses the corpus.

@@ -100,10 +100,8 @@ class LinkOptions:
 def translate_linker(words: Sequence[str], *, triple: str | None = None, profile_kinds: bool = False) -> LinkOptions:
     """Translate the words after ``ld.lld`` to options of ``clang -cc1``.
 
-    Args:
-        words: the linker's options and inputs.
-        triple: the target; if it is not known, the one that ``-m`` stands for.
-        profile_kinds: whether an option for a profile needs its kind beside it (:attr:`Toolchain.wants_profile_kinds`).
+    Without a triple, the target is the one that ``-m`` stands for. For ``profile_kinds`` see
+    :attr:`Toolchain.wants_profile_kinds`: an option for a profile then needs its kind beside it.
 
     Example:
         >>> found = translate_linker(["-pie", "--lto-O3", "-mllvm", "-inline-threshold=5", "--gc-sections", "a.o"])

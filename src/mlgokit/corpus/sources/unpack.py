@@ -69,13 +69,8 @@ def unpack_archive(
     """Unpack a tar or zip archive to ``folder``, completely or not at all; skipped if it has been done before.
 
     Only plain files are written. A link is replaced by a copy of the file it leads to, or left out if it leads to none;
-    permissions and times are not taken over.
-
-    Args:
-        archive_path: path of the archive.
-        folder: folder to unpack to; replaced if another archive was unpacked there.
-        subtree: unpack only files below this folder of the archive.
-        generated: texts of further files, by path within ``folder``.
+    permissions and times are not taken over. The folder is replaced if another archive was unpacked there. ``subtree``
+    is the only folder of the archive that is unpacked, and ``generated`` are texts of further files by their paths.
 
     Raises:
         FetchError: the archive is damaged, exceeds the limits, or has a path or link that leaves the folder.
