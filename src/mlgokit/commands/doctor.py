@@ -88,11 +88,6 @@ class Diagnosis:
         machine = all(check.works for check in self.system if check.needed)
         return machine and any(toolchain.usable for toolchain in self.toolchains)
 
-    @property
-    def exit_code(self) -> int:
-        """What ``mlgokit doctor`` exits with."""
-        return 0 if self.usable else EXIT_UNUSABLE
-
     def to_json(self) -> dict[str, Any]:
         """The same as a JSON object."""
         toolchains = [
@@ -108,7 +103,7 @@ def run(config: Doctor, *, report: Report = say_nothing) -> Diagnosis:  # noqa: 
 
 def exit_code(config: Doctor, diagnosis: Diagnosis) -> int:  # noqa: ARG001  (as of other commands)
     """3 if no compiler does everything."""
-    return diagnosis.exit_code
+    return 0 if diagnosis.usable else EXIT_UNUSABLE
 
 
 def diagnose(search: tuple[Path, ...] | None = None) -> Diagnosis:
