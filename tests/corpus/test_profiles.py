@@ -16,7 +16,7 @@ from mlgokit.corpus.build_notes import (
     read_options,
     write_options,
 )
-from mlgokit.corpus.profiles import ProfileCopies, counts_by_front_end, profile_of
+from mlgokit.corpus.profiles import counts_by_front_end, profile_copier, profile_of
 from mlgokit.errors import CorpusError, InputError
 from mlgokit.module import Module
 
@@ -33,7 +33,7 @@ def test_a_profile_is_copied_under_its_content_and_once(tmp_path: Path):
     build, corpus = tmp_path / "build", tmp_path / "corpus"
     build.mkdir()
     (build / "a.profdata").write_bytes(OF_IR)
-    copies = ProfileCopies(corpus_folder=corpus)
+    copies = profile_copier(corpus)
     named = copies(option("-fprofile-instrument-use-path=a.profdata"), build)
     assert named == f"profiles/{hashlib.sha256(OF_IR).hexdigest()}"
     assert (corpus / named).read_bytes() == OF_IR
@@ -66,7 +66,7 @@ def test_profiles_of_each_kind_are_taken(name: str, data: bytes, tmp_path: Path)
 def test_no_other_file_gets_into_a_corpus(name: str, tmp_path: Path):
     (tmp_path / "secret").write_text("root:x:0:0:root:/root:/bin/bash\n")
     with pytest.raises(InputError, match=r"expected a profile that LLVM wrote for .*, found another kind of file in"):
-        ProfileCopies(corpus_folder=tmp_path / "corpus")(option(f"{name}secret"), tmp_path)
+        profile_copier(tmp_path / "corpus")(option(f"{name}secret"), tmp_path)
     with pytest.raises(
         InputError, match=r"expected the profile of .*, found no file .*gone; make it with llvm-profdata"
     ):

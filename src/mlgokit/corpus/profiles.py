@@ -9,7 +9,6 @@ import contextlib
 import os
 import re
 from collections.abc import Callable, Generator, Iterable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from mlgokit.compiler.options.parse import Option, parse_options
@@ -34,29 +33,26 @@ _BY_IR = 1 << 56
 """Bit of the version of an indexed profile that is not set if the front end inserted the counters."""
 
 
-@dataclass(slots=True, kw_only=True)
-class ProfileCopies:
-    """Copies profiles into a corpus, each content once.
+def profile_copier(corpus_folder: Path) -> Callable[[Option, Path], str]:
+    """Return a function that copies the profile which an option of a command in a folder names, each content once.
 
-    Attributes:
-        corpus_folder: folder of the corpus.
-        known: paths in the corpus of the profiles that have been copied, by option and original path.
+    It returns the path in the corpus.
     """
+    known: dict[tuple[str, Path], str] = {}
 
-    corpus_folder: Path
-    known: dict[tuple[str, Path], str] = field(default_factory=dict[tuple[str, Path], str])
-
-    def __call__(self, option: Option, directory: Path) -> str:
-        """Copy the profile that an option of a command in ``directory`` names; return its path in the corpus."""
+    def copy(option: Option, directory: Path) -> str:
+        """Copy a profile unless that was done before."""
         path = _profile_path(option, directory)
         key = option.name, path
-        if key not in self.known:
-            with _open_profile(option, path) as descriptor, explain_write_errors(PROFILES, self.corpus_folder):
-                fresh = self.corpus_folder / PROFILES / f"{os.getpid()}.new"
+        if key not in known:
+            with _open_profile(option, path) as descriptor, explain_write_errors(PROFILES, corpus_folder):
+                fresh = corpus_folder / PROFILES / f"{os.getpid()}.new"
                 digest = copy_bytes(descriptor, 0, os.fstat(descriptor).st_size, fresh)
                 fresh.replace(fresh.with_name(digest))
-            self.known[key] = f"{PROFILES}/{digest}"
-        return self.known[key]
+            known[key] = f"{PROFILES}/{digest}"
+        return known[key]
+
+    return copy
 
 
 def profile_of(option: Option, directory: Path) -> str:

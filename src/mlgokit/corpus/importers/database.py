@@ -40,7 +40,7 @@ from mlgokit.corpus.importers.build_sources import (
 from mlgokit.corpus.importers.compile_commands import CompileCommand, read_compile_commands
 from mlgokit.corpus.importers.precompiled import write_macros
 from mlgokit.corpus.options.dry_run import DryRun, driver_path, dry_run_key, dry_runs
-from mlgokit.corpus.profiles import ProfileCopies, replace_profiles
+from mlgokit.corpus.profiles import profile_copier, replace_profiles
 from mlgokit.corpus.staleness import ProfileFit, fit_of
 from mlgokit.corpus.writer import Imported, corpus_writer, description_fields, write_outcomes
 from mlgokit.errors import InputError, UsageError
@@ -155,7 +155,7 @@ def import_commands(
             sources=surveyed.sources,
             held_out=held_out,
             target=_choose_target(surveyed, answers, target),
-            profile=ProfileCopies(corpus_folder=corpus_folder),
+            profile=profile_copier(corpus_folder),
             folder=corpus_folder.absolute(),
             for_link=for_link,
         )

@@ -19,7 +19,7 @@ from mlgokit.corpus.layout import UNSPECIFIED
 from mlgokit.corpus.options.command_line import ask_driver, printed_words
 from mlgokit.corpus.options.driver import driver_units, may_be_asked, may_be_left_out
 from mlgokit.corpus.options.linker_words import LinkOptions, Words, translate_linker, word_set
-from mlgokit.corpus.profiles import ProfileCopies, replace_profiles
+from mlgokit.corpus.profiles import profile_copier, replace_profiles
 from mlgokit.corpus.response_files import LINK_BYTES, expand_response_files
 from mlgokit.errors import CorpusError, UsageError
 from mlgokit.files import atomic_write
@@ -228,7 +228,7 @@ def fill_override(folder: Path, options: Sequence[str], *, build: Path) -> None:
                 f"{path}: expected global_command_override to be {[UNSPECIFIED]}, found {current!r:.200}; "
                 "the corpus has its options: change them with --add-options, --delete-options and --replace-options"
             )
-        copies = ProfileCopies(corpus_folder=folder)
+        copies = profile_copier(folder)
         fields["global_command_override"] = list(replace_profiles(options, lambda option: copies(option, build)))
         atomic_write(path, json.dumps(fields, indent=2) + "\n")
 
