@@ -33,9 +33,8 @@ _GCC_ONLY = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompilerName:
-    """A compiler as a command spells it (``word``), split into base name (``g++``), target and version, or empty."""
+    """A compiler as a command spells it, split into base name (``g++``), target and version, or empty."""
 
-    word: str
     name: str
     target: str
     version: str
@@ -83,17 +82,13 @@ def compiler_name(word: str) -> CompilerName | None:
 
     Example:
         >>> compiler_name("/usr/bin/arm-none-eabi-g++-12")
-        CompilerName(word='/usr/bin/arm-none-eabi-g++-12', name='g++', target='arm-none-eabi', version='12')
+        CompilerName(name='g++', target='arm-none-eabi', version='12')
     """
     match = _COMPILER.fullmatch(PurePosixPath(word).name.removesuffix(".exe"))
     if match is None:
         return None
-    return CompilerName(
-        word=word,
-        name=match["name"],
-        target=(match["target"] or "").removesuffix("-"),
-        version=match["version"] or "",
-    )
+    target = (match["target"] or "").removesuffix("-")
+    return CompilerName(name=match["name"], target=target, version=match["version"] or "")
 
 
 def build_compiler(arguments: Sequence[str]) -> BuildCompiler:

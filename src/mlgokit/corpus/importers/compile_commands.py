@@ -271,10 +271,10 @@ def _parse_entry(entry: object, *, index: int, folder: Path) -> CompileCommand:
         _check_text(word, "response file")
     named = _text(values, "output") if "output" in values else output_of(arguments, file)
     return CompileCommand(
-        directory=_normalize(directory),
-        file=_normalize(file),
+        directory=normalize(directory),
+        file=normalize(file),
         arguments=tuple(arguments),
-        output=_normalize(directory / named) if named else None,
+        output=normalize(directory / named) if named else None,
         index=index,
     )
 
@@ -298,5 +298,6 @@ def _check_text(text: str, key: str) -> str:
     return text
 
 
-def _normalize(path: Path) -> Path:
+def normalize(path: Path) -> Path:
+    """Remove ``.`` and ``..`` from a path, without a look at the disk."""
     return Path(os.path.normpath(path))

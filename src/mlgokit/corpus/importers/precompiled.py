@@ -7,14 +7,13 @@ source alone is not there while the header is read.
 """
 
 import hashlib
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from mlgokit.compiler.options.parse import Option
 from mlgokit.corpus.importers.build_compiler import compiler_name, drop_launchers
-from mlgokit.corpus.importers.compile_commands import CompileCommand, source_word
+from mlgokit.corpus.importers.compile_commands import CompileCommand, normalize, source_word
 from mlgokit.corpus.importers.no_code import PRECOMPILES, why_no_code
 from mlgokit.corpus.options.driver import PRECOMPILED, driver_units, front_end_paths
 from mlgokit.files import atomic_write
@@ -166,7 +165,7 @@ def _find_precompiled(unit: Option, command: CompileCommand, folders: Iterable[P
     """Find the precompiled header that an option names, or that a compiler would substitute."""
     name = unit.values[0]
     if unit.name == PRECOMPILED:
-        path = _normalize(command.directory / name)
+        path = normalize(command.directory / name)
         if path in headers or (path.suffix in _SUFFIXES and path.with_suffix("").is_file()):
             return path
         raise ValueError(
@@ -176,7 +175,7 @@ def _find_precompiled(unit: Option, command: CompileCommand, folders: Iterable[P
     # A compiler's driver looks for one; its front end does not.
     for folder in folders if unit.name == "-include" and unit.words[0] != "-Xclang" else ():
         for suffix in _SUFFIXES:
-            if (path := _normalize(folder / f"{name}{suffix}")) in headers:
+            if (path := normalize(folder / f"{name}{suffix}")) in headers:
                 return path
         if (folder / name).is_file():
             break
@@ -187,7 +186,7 @@ def _relocate_option(unit: Option, maker: CompileCommand, command: CompileComman
     """Rewrite an option for a command that runs in another folder."""
     if unit.name in _MACROS or maker.directory == command.directory:
         return unit
-    return _option(unit.name, str(_normalize(maker.directory / unit.values[0])))
+    return _option(unit.name, str(normalize(maker.directory / unit.values[0])))
 
 
 def _option(name: str, value: str) -> Option:
@@ -202,8 +201,4 @@ def _key(unit: Option, command: CompileCommand) -> tuple[str, str]:
         return unit.name, value
     if unit.name in _MACROS:
         return unit.name, value if "=" in value or unit.name == "-U" else f"{value}=1"
-    return unit.name, str(_normalize(command.directory / value))
-
-
-def _normalize(path: Path) -> Path:
-    return Path(os.path.normpath(path))
+    return unit.name, str(normalize(command.directory / value))
