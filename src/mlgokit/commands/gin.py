@@ -3,7 +3,7 @@
 import ast
 import io
 import tokenize
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -144,29 +144,27 @@ def _literal(tokens: Sequence[tokenize.TokenInfo], where: str) -> Value:
             f"{where}: line {tokens[0].start[0]}: expected a literal of Python, @name or %name, found "
             f"{' '.join(words)!r:.200}; correct it"
         ) from error
-    return _replace(value, {f"\x00{number}": Reference(name) for number, name in enumerate(names)})
+    references = {f"\x00{number}": Reference(name) for number, name in enumerate(names)}
+    return _replace(value, lambda one: references.get(one, one) if isinstance(one, str) else one)
 
 
-def _replace(value: Value, references: Mapping[str, Reference]) -> Value:
-    if isinstance(value, str):
-        return references.get(value, value)
+def _replace(value: Value, change: Callable[[Value], Value]) -> Value:
+    """A value with what is in it changed, and lists as tuples."""
     if isinstance(value, (list, tuple)):
-        return tuple(_replace(one, references) for one in cast("Iterable[object]", value))
+        return tuple(_replace(one, change) for one in cast("Iterable[object]", value))
     if isinstance(value, dict):
-        return {key: _replace(one, references) for key, one in cast("dict[object, object]", value).items()}
-    return value
+        return {key: _replace(one, change) for key, one in cast("dict[object, object]", value).items()}
+    return change(value)
 
 
 def _resolve(value: Value, macros: Mapping[str, Value], depth: int = 0) -> Value:
     """A value with macros replaced; one that is defined by itself stays."""
-    if isinstance(value, Reference) and value.name.startswith("%"):
-        name = value.name.removeprefix("%")
-        return _resolve(macros[name], macros, depth + 1) if name in macros and depth < len(macros) else value
-    if isinstance(value, tuple):
-        return tuple(_resolve(one, macros, depth) for one in cast("tuple[object, ...]", value))
-    if isinstance(value, dict):
-        return {key: _resolve(one, macros, depth) for key, one in cast("dict[object, object]", value).items()}
-    return value
+
+    def change(one: Value) -> Value:
+        name = one.name[1:] if isinstance(one, Reference) and one.name.startswith("%") else ""
+        return _resolve(macros[name], macros, depth + 1) if name in macros and depth < len(macros) else one
+
+    return _replace(value, change)
 
 
 def search_folders(files: Sequence[Path]) -> tuple[Path, ...]:
