@@ -17,6 +17,8 @@ PIECE_BYTES = 64 << 20
 _BLOCK_BYTES = 1 << 16
 
 
+Container = tuple[Any, list[str]]
+"""A list or an object that is being read, with the last key of an object."""
 MOST_DIGITS = 1000
 _LONG_NUMBER = re.compile(rb"[0-9]{%d}" % MOST_DIGITS)
 
@@ -87,9 +89,8 @@ def iter_members(path: Path, key: str, *, remedy: str) -> Generator[tuple[str, A
 
 def _iter_members(file: _BoundedFile, key: str) -> Generator[tuple[str, Any]]:
     """Yield the elements of a member as :func:`iter_members` does, from an open file."""
-    # Containers that are open, the outermost first, each with the last key of an object. Of what is not wanted
-    # nothing is kept.
-    stack: list[tuple[Any, list[str]]] = []
+    # Containers that are open, the outermost first. Of what is not wanted nothing is kept.
+    stack: list[Container] = []
     events = cast("Iterator[tuple[str, Any]]", ijson.basic_parse(file, use_float=True, buf_size=_BLOCK_BYTES))
     for event, value in events:
         if not stack and event != "start_map":
@@ -109,15 +110,15 @@ def _iter_members(file: _BoundedFile, key: str) -> Generator[tuple[str, Any]]:
         if len(stack) == 2 and wanted:
             yield stack[1][1][0], item
         elif len(stack) > 2 and wanted:
-            _put(*stack[-1], item)
+            put_item(*stack[-1], item)
         elif len(stack) == 1 and wanted and not isinstance(item, (dict, list)):
             yield "", item
         if len(stack) <= 2:
             file.since = 0
 
 
-def _put(container: Any, last: list[str], item: object) -> None:
-    """Add an item to the list or object that is being built."""
+def put_item(container: Any, last: list[str], item: object) -> None:
+    """Add an item to the list or object that is being built; ``last`` has the last key of an object."""
     if isinstance(container, dict):
         container[last[0]] = item
     else:

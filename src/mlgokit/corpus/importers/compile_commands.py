@@ -14,7 +14,7 @@ from typing import IO, Any, cast
 
 import ijson  # pyright: ignore[reportMissingTypeStubs]
 
-from mlgokit.corpus.json_stream import MOST_DIGITS, has_long_number
+from mlgokit.corpus.json_stream import MOST_DIGITS, Container, has_long_number, put_item
 from mlgokit.corpus.options.driver import driver_units
 from mlgokit.corpus.response_files import expand_response_files
 from mlgokit.errors import CorpusError
@@ -86,21 +86,6 @@ class _CountingFile:
             )
         self.last = data
         return data
-
-
-@dataclass(slots=True, kw_only=True)
-class _Container:
-    """An object or array that is being read; ``key`` is the last key of an object."""
-
-    value: dict[str, object] | list[object]
-    key: str = ""
-
-    def add(self, item: object) -> None:
-        """Append an element, or store it under the last key."""
-        if isinstance(self.value, dict):
-            self.value[self.key] = item
-        else:
-            self.value.append(item)
 
 
 def read_compile_commands(path: Path) -> Iterator[CompileCommand | MalformedCommand]:
@@ -217,11 +202,11 @@ def named_language(command: CompileCommand) -> str:
 
 def _entries(file: _CountingFile) -> Iterator[object]:
     """Yield the elements of the array in a file; values in them other than strings become ``None``."""
-    stack: list[_Container] = []
+    stack: list[Container] = []
     try:
         for event, value in cast("Iterator[tuple[str, Any]]", ijson.basic_parse(file, buf_size=_BLOCK_BYTES)):
             if event == "map_key":
-                stack[-1].key = value
+                stack[-1][1][0] = value
                 continue
             if event in {"start_map", "start_array"}:
                 if len(stack) >= _DEPTH:
@@ -229,14 +214,14 @@ def _entries(file: _CountingFile) -> Iterator[object]:
                         f"{file.path}: expected entries nested at most {_DEPTH} levels deep, found more before "
                         f"byte {file.position}; {_REMEDY}"
                     )
-                stack.append(_Container(value={} if event == "start_map" else []))
+                stack.append(({} if event == "start_map" else [], [""]))
                 continue
-            item = stack.pop().value if event in {"end_map", "end_array"} else value if event == "string" else None
-            if len(stack) == 1 and isinstance(stack[0].value, list):
+            item = stack.pop()[0] if event in {"end_map", "end_array"} else value if event == "string" else None
+            if len(stack) == 1 and isinstance(stack[0][0], list):
                 file.entry_begin = file.position
                 yield item
             elif stack:
-                stack[-1].add(item)
+                put_item(*stack[-1], item)
             elif event != "end_array":
                 raise CorpusError(f"{file.path}: expected a JSON array of commands, found another value; {_REMEDY}")
     except (ijson.JSONError, ValueError, ArithmeticError, SystemError) as error:
