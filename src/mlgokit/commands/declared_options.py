@@ -36,15 +36,15 @@ class Option:
     """
 
     names: tuple[str, ...]
-    value: str
-    default: str
-    help: str
-    group: str
-    section: str
-    is_positional: bool
-    is_required: bool
-    is_repeatable: bool
-    takes_many: bool
+    value: str = ""
+    default: str = ""
+    help: str = ""
+    group: str = ""
+    section: str = ""
+    is_positional: bool = False
+    is_required: bool = False
+    is_repeatable: bool = False
+    takes_many: bool = False
 
 
 @functools.cache

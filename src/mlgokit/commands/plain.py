@@ -18,18 +18,7 @@ from mlgokit.commands.help import options_of
 from mlgokit.commands.table import Command
 
 _JSON = "json"
-_JSON_OPTION = Option(
-    names=("--json",),
-    value="",
-    default="",
-    help="",
-    group="",
-    section="",
-    is_positional=False,
-    is_required=False,
-    is_repeatable=False,
-    takes_many=False,
-)
+_JSON_OPTION = Option(names=("--json",))
 _KINDS = {
     "PATH": (Path, re.compile(r"(?s).+")),
     "STR": (str, re.compile(r"(?s).*")),
