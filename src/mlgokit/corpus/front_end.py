@@ -98,8 +98,8 @@ class FrontEndJob:
 class _Known(NamedTuple):
     """A module's record from an earlier run: seconds of the front end, SHA-256 of the bitcode, fit of the profile."""
 
-    seconds: float | None
-    digest: bytes | None
+    seconds: float | None = None
+    digest: bytes | None = None
     fit: ProfileFit | None = None
 
 
@@ -217,7 +217,7 @@ def _read_known(facts: Mapping[str, Any]) -> _Known:
             else None,
         )
     # A digest that no file has, so that the module is made again.
-    return _Known(seconds=None, digest=b"")
+    return _Known(digest=b"")
 
 
 def front_end_environment() -> dict[str, str]:
@@ -240,17 +240,12 @@ def _make_or_reuse(making: _Making, job: FrontEndJob) -> Module | ModuleFailure:
     bitcode = bitcode_path(making.corpus_folder, job.name)
     cmd = making.corpus_folder / f"{job.name}.cmd"
     cmd_bytes = encode_command_line(job.command_line)
-    known = making.known.get(job.name)
+    known = making.known.get(job.name, _Known())
     noted, call = making.corpus_folder / f"{job.name}{SUFFIX}", call_digest((*job.front_end, *job.input))
     if bitcode.is_file() and cmd.is_file() and cmd.read_bytes() == cmd_bytes:
-        module = _module_of_job(
-            job,
-            bitcode,
-            seconds=None if known is None else known.seconds,
-            fit=None if known is None else known.fit,
-        )
+        module = _module_of_job(job, bitcode, seconds=known.seconds, fit=known.fit)
         digest = module.bitcode_sha256 or ""
-        if (known is None or known.digest is None or known.digest.hex() == digest) and is_current(
+        if (known.digest is None or known.digest.hex() == digest) and is_current(
             noted, making.digests, folder=job.directory, call=call, bitcode_sha256=digest
         ):
             return module
