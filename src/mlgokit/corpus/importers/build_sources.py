@@ -62,7 +62,7 @@ class CommandFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildSource:
-    """The source of one command, which is a ``call`` of our clang's front end; paths are absolute.
+    """The source of one command, which is a ``call`` of our clang's front end.
 
     ``name`` is that of the module, and ``options`` decide the driver's answer.
     """
@@ -71,8 +71,6 @@ class BuildSource:
     command: CompileCommand
     call: FrontEndCall
     options: BuildOptions
-    file: Path
-    output: Path | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -304,7 +302,7 @@ def _read_entry(
     if (count := reading.names[hash(name)]) > 1:
         name = f"{name}-{count}"
     reading.compilers[compiler] += 1
-    return BuildSource(name=name, command=item, call=call, options=options, file=item.file, output=item.output)
+    return BuildSource(name=name, command=item, call=call, options=options)
 
 
 def _copies_around(source: Path, request: SourceRequest, reading: SourceReading) -> Path | None:

@@ -202,9 +202,9 @@ def module_outputs(database: Path, *, project: str | None = None, level: Level |
     """Find the object that the build makes for each module of :func:`import_commands` with the same arguments."""
     request = source_request(database, project=project, level=level, wanted=CommandFilter())
     return {
-        source.name: source.output
+        source.name: source.command.output
         for source in read_sources(request, SourceReading())
-        if isinstance(source, BuildSource) and source.output is not None
+        if isinstance(source, BuildSource) and source.command.output is not None
     }
 
 
@@ -328,7 +328,7 @@ def _jobs(request: SourceRequest, reading: SourceReading, plan: _Plan) -> Genera
 def _job(request: SourceRequest, source: BuildSource, plan: _Plan, dry: DryRun, words: tuple[str, ...]) -> FrontEndJob:
     """Make the front-end job of a source from the ``words`` for its front end; profiles are copied into the corpus."""
     options = source.options
-    relative = os.path.relpath(source.file, request.root)
+    relative = os.path.relpath(source.command.file, request.root)
 
     def copy_profile(option: Option) -> str:
         """Copy the profile that an option names into the corpus; return its path relative to the corpus."""
@@ -336,7 +336,7 @@ def _job(request: SourceRequest, source: BuildSource, plan: _Plan, dry: DryRun, 
 
     # A profile by the front end's counters names local functions with the file in front.
     has_counters = any(word.startswith("-fprofile-instrument") for word in words)
-    named = ("-main-file-name", source.file.name) if has_counters else ()
+    named = ("-main-file-name", source.command.file.name) if has_counters else ()
     units = ("-flto-unit",) if plan.for_link and source.call.lto else ()
     after = ("-include", str(write_macros(source.call.after, plan.folder))) if source.call.after else ()
 
