@@ -8,7 +8,7 @@ them (:func:`mlgokit.corpus.identity.drop_copies`).
 
 import enum
 import hashlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -174,36 +174,28 @@ def split_corpus(
             fact["project"] = module.project
             fact["held_out"], fact[SPLIT_KEY] = assignments[module.name]
         write_sidecar(corpus.folder, facts, failures)
-        split = replace(corpus, modules=modules)
-        return split_result(split, contents, facts=facts, share=share, seed=seed, notes=tuple(notes)), split
+        result = SplitResult(
+            folder=corpus.folder,
+            share=share,
+            seed=seed,
+            projects=tuple(_count_projects(modules, contents, facts)),
+            leaks=leaks(modules, contents),
+            kinships=kinships(modules, contents),
+            notes=tuple(notes),
+        )
+        return result, replace(corpus, modules=modules)
 
 
-def split_result(
-    corpus: Corpus,
-    contents: Contents,
-    *,
-    facts: Mapping[str, Mapping[str, Any]],
-    share: float,
-    seed: int,
-    notes: tuple[str, ...] = (),
-) -> SplitResult:
-    """Count the modules on each side of a corpus."""
-    trained_on = {module.name for module in drop_copies(corpus.modules, contents)}
-    rows: list[ProjectSplit] = []
-    for name, own in group_by_project(corpus.modules).items():
+def _count_projects(
+    modules: Sequence[Module], contents: Contents, facts: Mapping[str, Mapping[str, Any]]
+) -> Iterator[ProjectSplit]:
+    """Count the modules of each project on each side of the split."""
+    trained_on = {module.name for module in drop_copies(modules, contents)}
+    for name, own in group_by_project(modules).items():
         training = sum(module.name in trained_on for module in own)
         out = sum(module.held_out for module in own)
         by = str(facts.get(own[0].name, {}).get(SPLIT_KEY) or "given").split(" ", maxsplit=1)[0]
-        rows.append(ProjectSplit(name=name, by=by, training=training, copies=len(own) - training - out, held_out=out))
-    return SplitResult(
-        folder=corpus.folder,
-        share=share,
-        seed=seed,
-        projects=tuple(rows),
-        leaks=leaks(corpus.modules, contents),
-        kinships=kinships(corpus.modules, contents),
-        notes=notes,
-    )
+        yield ProjectSplit(name=name, by=by, training=training, copies=len(own) - training - out, held_out=out)
 
 
 def group_by_project(modules: Iterable[Module]) -> dict[str, list[Module]]:
