@@ -49,11 +49,6 @@ def module_name(path: str, base: str) -> str:
     return "/".join(part for part in inside.split("/") if part not in {"", ".", ".."})
 
 
-def object_at(path: str, base: Path) -> ObjectFile:
-    """Name the object at ``path``, which may be relative to ``base``."""
-    return ObjectFile(name=module_name(path, str(base.absolute())), path=base / path, base=base)
-
-
 def objects_in_folder(folder: Path, *, suffixes: Sequence[str] = OBJECT_SUFFIXES) -> Generator[ObjectFile]:
     """List all object files below a folder, in order; links to folders are not followed."""
     for name in files_below(folder, suffixes):
@@ -99,7 +94,8 @@ def _objects_of_link(words: Iterable[str], *, has_output: bool, object_base: Pat
         if word in {"-o", "--output"}:
             next(rest, None)
         elif word and not word.startswith(("-", "@")) and (word.endswith(OBJECT_SUFFIXES) or not has_output):
-            yield object_at(word, object_base)
+            name = module_name(word, str(object_base.absolute()))
+            yield ObjectFile(name=name, path=object_base / word, base=object_base)
 
 
 def _is_output(word: str) -> bool:
