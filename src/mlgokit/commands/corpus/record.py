@@ -59,32 +59,28 @@ def run(config: Record, *, report: Report = say_nothing) -> dict[str, Any]:
     """
     check_build_command("record", config.command, example="record -- make -j2")
     with locked_output(config.output):
-        return _record(config, report)
-
-
-def _record(config: Record, report: Report) -> dict[str, Any]:
-    database = config.output.absolute()
-    result = {"database": str(config.output)} | record_build(
-        config.command,
-        database=database,
-        toolchain=find_toolchain(config.compiler.llvm),
-        timeout_seconds=60 * config.timeout_minutes,
-    )
-    if config.corpus is None:
-        next_words = ["mlgokit", "corpus", "import", "--compile-commands", str(config.output)]
-        next_words += ["--baseline", "clang", "--corpus", "corpus"]
-        return {**result, "next": shlex.join(next_words)}
-    imported = import_build.Import(
-        compile_commands=database,
-        corpus=config.corpus,
-        level=config.level,
-        database=DatabaseOptions(baseline="clang"),
-        llvm=config.compiler.llvm,
-        sandbox=config.compiler.sandbox,
-        workers=config.compiler.workers,
-        module_seconds=config.compiler.deadline(FRONT_END_SECONDS),
-    )
-    return {**result, **import_build.run(imported, report=report)}
+        database = config.output.absolute()
+        result = {"database": str(config.output)} | record_build(
+            config.command,
+            database=database,
+            toolchain=find_toolchain(config.compiler.llvm),
+            timeout_seconds=60 * config.timeout_minutes,
+        )
+        if config.corpus is None:
+            next_words = ["mlgokit", "corpus", "import", "--compile-commands", str(config.output)]
+            next_words += ["--baseline", "clang", "--corpus", "corpus"]
+            return {**result, "next": shlex.join(next_words)}
+        imported = import_build.Import(
+            compile_commands=database,
+            corpus=config.corpus,
+            level=config.level,
+            database=DatabaseOptions(baseline="clang"),
+            llvm=config.compiler.llvm,
+            sandbox=config.compiler.sandbox,
+            workers=config.compiler.workers,
+            module_seconds=config.compiler.deadline(FRONT_END_SECONDS),
+        )
+        return {**result, **import_build.run(imported, report=report)}
 
 
 def record_build(
