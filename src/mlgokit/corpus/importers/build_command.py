@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from typing import Literal
 
 from mlgokit.compiler.driver_call import SOURCES, last_lto_option
-from mlgokit.compiler.options.parse import Option, spell_options
+from mlgokit.compiler.options.parse import Option
 from mlgokit.compiler.request import Lto
 from mlgokit.corpus.build_notes import is_instrumentation
 from mlgokit.corpus.importers.build_compiler import compiler_name, drop_launchers
@@ -102,11 +102,6 @@ class FrontEndCall:
     headers: tuple[CompileCommand, ...] = ()
 
     @property
-    def options(self) -> tuple[str, ...]:
-        """The words of all options."""
-        return spell_options(self.units)
-
-    @property
     def essential(self) -> tuple[Option, ...]:
         """The options that decide how the bitcode is compiled."""
         return tuple(unit for unit in self.units if unit.kind != "path")
@@ -130,10 +125,11 @@ def front_end_call(
 
     Example:
         >>> from pathlib import Path
+        >>> from mlgokit.compiler.options.parse import spell_options
         >>> words = ("ccache", "g++", "-O2", "-flto", "-Iinclude", "-MD", "-MF", "a.d", "-o", "a.o", "-c", "a.cc")
         >>> command = CompileCommand(directory=Path("/b"), file=Path("/b/a.cc"), arguments=words, output=None)
         >>> call = front_end_call(command, level="Oz")
-        >>> call.driver, call.options, call.paths, call.input
+        >>> call.driver, spell_options(call.units), call.paths, call.input
         ('clang++', ('-Iinclude', '-g0', '-Oz', ...), ('-I', 'include'), ('a.cc',))
     """
     words = drop_launchers(command.arguments)
