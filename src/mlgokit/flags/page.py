@@ -3,10 +3,9 @@
 from collections.abc import Iterator
 
 from mlgokit.builds.images import PART_BYTES
-from mlgokit.flags.record import FlagAdvice, Step, Trial, TriedFlag
+from mlgokit.flags.record import FlagAdvice, Trial, TriedFlag
 from mlgokit.flags.reviewed import Counts
 from mlgokit.pages.model import (
-    Cell,
     Page,
     Row,
     Table,
@@ -108,16 +107,15 @@ def _flag_table(advice: FlagAdvice) -> Table:
 
     def make_row(row: TriedFlag, trial: Trial) -> Row:
         before, after = advice.plain.count("loaded"), trial.count("loaded")
-        cells: list[Cell] = [row.name, row.text, row.cost, row.state]
-        cells += [after - before, relative_change(before, after)]
-        for of in parts.values():
-            cells.append(
-                sum(of(image) for image in trial.programs.values())
-                - sum(of(image) for image in advice.plain.programs.values())
-            )
-        cells.append(trial.count("file") - advice.plain.count("file"))
-        cells += [_ratio(advice.plain.compile_seconds, trial.compile_seconds)]
-        return (*cells, _ratio(advice.plain.seconds, trial.seconds))
+        sums = [[sum(map(of, one.programs.values())) for of in parts.values()] for one in (advice.plain, trial)]
+        return (
+            *(row.name, row.text, row.cost, row.state),
+            *(after - before, relative_change(before, after)),
+            *(new - old for old, new in zip(*sums, strict=True)),
+            trial.count("file") - advice.plain.count("file"),
+            _ratio(advice.plain.compile_seconds, trial.compile_seconds),
+            _ratio(advice.plain.seconds, trial.seconds),
+        )
 
     ordered = sorted(rows, key=lambda row: (row.counts == "file", -row.saved))
     return Table(
@@ -150,9 +148,7 @@ def _reason_table(advice: FlagAdvice) -> Table:
     return Table(
         title="Not taken",
         columns=text_columns("flag", "what", "reason"),
-        rows=tuple(
-            (row.name, row.state, row.reason) if row.reason else (row.name, row.state, row.text) for row in rows
-        ),
+        rows=tuple((row.name, row.state, row.reason or row.text) for row in rows),
     )
 
 
@@ -173,13 +169,10 @@ def _folder_table(advice: FlagAdvice) -> Table:
 
 
 def _step_table(advice: FlagAdvice) -> Table:
-    def result(step: Step) -> str:
-        return "kept" if step.kept else step.reason
-
     return Table(
         title="Together, in this order",
         columns=(*text_columns("flag", "result"), *difference_columns("on top")),
-        rows=tuple((step.flag, result(step), -step.saved) for step in advice.steps),
+        rows=tuple((step.flag, "kept" if step.kept else step.reason, -step.saved) for step in advice.steps),
         note="Bytes less those of the flags before it: loaded ones, and of files for what only changes files.",
     )
 
