@@ -13,6 +13,7 @@ from mlgokit.errors import InputError
 from mlgokit.learning.run_folder import (
     CHECKPOINT_NAME,
     ROWS_NAME,
+    Checkpoint,
     Counters,
     load_checkpoint,
     rows_up_to,
@@ -32,12 +33,12 @@ def row(turn: int) -> dict[str, float]:
 def test_a_checkpoint_comes_back(tmp_path: Path):
     assert load_checkpoint(tmp_path, "es") is None
     counters = Counters(turn=2, compilations=9, user_seconds=1.5)
-    save_checkpoint(tmp_path, "es", STATE, counters)
+    save_checkpoint(tmp_path, "es", Checkpoint(state=STATE, counters=counters, modules=("a b", "ü")))
     found = load_checkpoint(tmp_path, "es")
     assert found is not None
-    assert found[1] == counters
-    assert found[0].keys() == STATE.keys()
-    np.testing.assert_array_equal(found[0]["weight"], STATE["weight"])
+    assert (found.counters, found.modules) == (counters, ("a b", "ü"))
+    assert found.state.keys() == STATE.keys()
+    np.testing.assert_array_equal(found.state["weight"], STATE["weight"])
 
 
 @pytest.mark.parametrize(
@@ -64,7 +65,7 @@ def test_impossible_counters_are_refused(tmp_path: Path, numbers: dict[str, Any]
 
 
 def test_a_checkpoint_cut_short_or_mutated_is_refused_or_read(tmp_path: Path):
-    save_checkpoint(tmp_path, "es", STATE, Counters(turn=2))
+    save_checkpoint(tmp_path, "es", Checkpoint(state=STATE, counters=Counters(turn=2), modules=("a",)))
     path, rng = tmp_path / CHECKPOINT_NAME, np.random.default_rng(1)
     whole, said = path.read_bytes(), list[str]()
     for number in range(300):

@@ -58,6 +58,7 @@ def test_a_failure_in_validation_counts_as_twice_the_function(tmp_path: Path, sc
             training=(),
             dependent=frozenset(),
             validation=((toy_source("m"), (7,)),),
+            modules=(),
             left_out=(),
             compilations=0,
             user_seconds=0.0,

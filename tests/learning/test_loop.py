@@ -10,7 +10,7 @@ import pytest
 
 from mlgokit.compiler.caching import CachingCompiler, open_caching
 from mlgokit.compiler.request import CompileRequest, PluginUse
-from mlgokit.errors import PolicyError, UsageError
+from mlgokit.errors import InputError, PolicyError, UsageError
 from mlgokit.learning.baselines import compile_defaults
 from mlgokit.learning.loop import learn
 from mlgokit.learning.page import training_page
@@ -134,6 +134,30 @@ def test_an_interrupted_training_repeats_no_compilation_and_gives_the_same_bits(
 
     assert len(fake.asked) == known + 3 * len(modules)
     assert policy_bytes(parts.policy) == policy_bytes(whole.policy)
+
+
+def test_a_module_that_did_not_compile_at_first_stays_out_of_a_training(
+    fake: FakeCompiler,
+    compiler: CachingCompiler,
+    modules: list[Module],
+    tmp_path: Path,
+    toys: dict[str, ToyModule],
+):
+    works, fails = toys["a"], dataclasses.replace(toys["a"], fails=lambda _: "killed by signal 9")
+    modules[0] = dataclasses.replace(modules[0], project="alone")
+    toys["a"] = fails
+    whole = train(compiler, modules, tmp_path / "whole")
+    train(compiler, modules, tmp_path / "parts", iterations=1)
+    toys["a"] = works
+
+    parts = train(compiler, modules, tmp_path / "parts")
+
+    assert policy_bytes(parts.policy) == policy_bytes(whole.policy)
+    assert (whole.left_out, parts.left_out) == ({"killed by signal 9": 1}, {"left out when the training began": 1})
+    train(compiler, modules, tmp_path / "with a", iterations=1)
+    toys["a"] = fails
+    with pytest.raises(InputError, match="expected the 4 modules that compiled when it began, found that a does not;"):
+        train(open_caching(fake, tmp_path / "another store"), modules, tmp_path / "with a")
 
 
 def test_random_flips_can_be_asked_for(

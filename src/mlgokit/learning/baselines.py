@@ -48,7 +48,7 @@ class Baselines:
         rows: [N, number of features] a sample of feature values under the heuristic; N is 0 if none was requested.
         left_out: number of modules that did not compile or have no decision, by reason.
         place: int64 [M] index of each module among all modules that compile.
-        compiled: number of modules that compile, those without decisions included.
+        compiled: names of all modules that compile, those without decisions included.
     """
 
     compiler: Compiler
@@ -61,7 +61,7 @@ class Baselines:
     rows: npt.NDArray[Any]
     left_out: dict[str, int]
     place: npt.NDArray[np.int64]
-    compiled: int
+    compiled: tuple[str, ...]
 
     def score(self, index: int, run: Compilation) -> float:
         """Score a compilation of a module, in bytes, or for register allocation in cost summed over functions."""
@@ -149,7 +149,7 @@ def compile_defaults(
         rows=np.concatenate([rows for index in chosen if (rows := done[index][2]) is not None]),
         left_out=dict(left_out),
         place=np.searchsorted(compiled, chosen),
-        compiled=len(compiled),
+        compiled=tuple(modules[index].name for index in compiled),
     )
 
 

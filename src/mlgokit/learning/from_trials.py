@@ -95,6 +95,11 @@ class Trials(Protocol):
         ...
 
     @property
+    def modules(self) -> Sequence[Module]:
+        """The modules that compile, or have trials."""
+        ...
+
+    @property
     def left_out(self) -> Sequence[str]:
         """The reason for each module that was left out."""
         ...
@@ -181,6 +186,11 @@ class TrialRun:
     training: Training
     trials: Trials
     must_pay: bool
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """Names of the modules that compile, or have trials."""
+        return tuple(module.name for module in self.trials.modules)
 
     def start(self) -> tuple[State, Counters]:
         """Make the state before the first turn."""

@@ -184,6 +184,7 @@ class RangeFunctions:
         dependent: those of these functions whose score a policy of a single feature changes; they give labels from the
             first generation on.
         validation: modules of the validation projects, with their functions.
+        modules: all modules that compile.
         left_out: the reason for each module that was left out.
         compilations: number of compilations by which the functions were found.
         user_seconds: processor time of these compilations.
@@ -196,6 +197,7 @@ class RangeFunctions:
     training: tuple[ModuleFunctions, ...]
     dependent: frozenset[FunctionId]
     validation: tuple[ModuleFunctions, ...]
+    modules: tuple[Module, ...]
     left_out: tuple[str, ...]
     compilations: int
     user_seconds: float
@@ -290,6 +292,7 @@ def find_functions(training: Training, dependent: frozenset[FunctionId] | None) 
         training=modules,
         dependent=dependent,
         validation=tuple(kept_apart[index] for index in validating),
+        modules=tuple(module for module, (done, _) in zip(training.modules, asked, strict=True) if done.ok),
         left_out=left_out,
         compilations=len(training.modules) + len(modules),
         user_seconds=sum(done.user_seconds for done, _ in asked) + user_seconds,

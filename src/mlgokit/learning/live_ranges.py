@@ -66,6 +66,11 @@ class RangeLearning:
         return self.settings.generations
 
     @property
+    def modules(self) -> Sequence[Module]:
+        """The modules that compile."""
+        return self.functions.modules
+
+    @property
     def left_out(self) -> Sequence[str]:
         """The reason for each module that was left out."""
         return self.functions.left_out

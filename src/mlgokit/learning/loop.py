@@ -3,17 +3,21 @@
 Labels come from a :class:`~mlgokit.learning.training.LabelSource`, which :func:`source_of` chooses.
 """
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from mlgokit.algorithms.registry import TRIALS
 from mlgokit.compiler.request import Compiler
+from mlgokit.errors import InputError
 from mlgokit.learning.live_ranges import LIVE_RANGES
 from mlgokit.learning.passes import PASSES
 from mlgokit.learning.rollouts import Rollouts
 from mlgokit.learning.run_folder import (
+    CHECKPOINT_NAME,
     EVENTS_NAME,
+    Checkpoint,
     Row,
     append_event,
     event,
@@ -24,7 +28,7 @@ from mlgokit.learning.run_folder import (
     write_metrics,
 )
 from mlgokit.learning.settings import Learning, check_learning, check_ready
-from mlgokit.learning.training import LabelSource, Learned, Training
+from mlgokit.learning.training import LabelSource, Learned, Run, Training
 from mlgokit.locks import locked
 from mlgokit.module import Module
 from mlgokit.problems import PASS_SELECTION, REGALLOC_PRIORITY, REGALLOC_WEIGHT, Problem
@@ -105,12 +109,13 @@ def _run_turns(source: LabelSource, training: Training) -> Learned:
     """Run turns until the budget is spent, from the checkpoint if there is one; store each turn in the folder."""
     folder, algorithm = training.folder, training.algorithm
     checkpoint = load_checkpoint(folder, algorithm)
-    run = source.open(training, checkpoint[0] if checkpoint else None)
-    if checkpoint:
-        state, counters = checkpoint
-    else:
+    if checkpoint is None:
+        run = source.open(training, None)
         state, counters = run.start()
-        save_checkpoint(folder, algorithm, state, counters)
+        save_checkpoint(folder, algorithm, Checkpoint(state=state, counters=counters, modules=run.modules))
+    else:
+        run = _resume(source, training, checkpoint)
+        state, counters = checkpoint.state, checkpoint.counters
     rows = rows_up_to(counters.turn, folder)
     start_events(folder / EVENTS_NAME, map(_event, rows))
     while not run.is_over(counters):
@@ -118,13 +123,30 @@ def _run_turns(source: LabelSource, training: Training) -> Learned:
         rows.append(row)
         write_metrics(folder, rows)
         append_event(folder / EVENTS_NAME, _event(row))
-        save_checkpoint(folder, algorithm, state, counters)
+        save_checkpoint(folder, algorithm, Checkpoint(state=state, counters=counters, modules=run.modules))
     learned = run.finish(state, counters, rows)
+    if checkpoint is not None and (dropped := len(training.modules) - len(checkpoint.modules)):
+        left_out = {**learned.left_out, "left out when the training began": dropped}
+        learned = dataclasses.replace(learned, left_out=left_out)
     if learned.rows != tuple(rows):
         # The last row has been completed, as by a validation at the end.
         write_metrics(folder, learned.rows)
         start_events(folder / EVENTS_NAME, map(_event, learned.rows))
     return learned
+
+
+def _resume(source: LabelSource, training: Training, checkpoint: Checkpoint) -> Run:
+    """Open the run of a checkpoint, with the modules that compiled when it began: others would change its draws."""
+    kept = set(checkpoint.modules)
+    training = dataclasses.replace(training, modules=tuple(one for one in training.modules if one.name in kept))
+    run = source.open(training, checkpoint.state)
+    if missing := kept.difference(run.modules):
+        raise InputError(
+            f"training in {training.folder}: expected the {len(kept)} modules that compiled when it began, found that "
+            f"{min(missing)} does not; run the same command again, with more --timeout-seconds if the machine is slow, "
+            f"or delete {CHECKPOINT_NAME} to restart the training"
+        )
+    return run
 
 
 def _event(row: Row) -> bytes:

@@ -116,6 +116,11 @@ class RolloutRun:
     training_indices: Sequence[int]
     validation_indices: Sequence[int]
 
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """Names of the modules that compile."""
+        return self.baselines.compiled
+
     def start(self) -> tuple[State, Counters]:
         """Make the learner's first state."""
         return self.learner.start(np.random.default_rng([self.training.config.seed, 0])), Counters()

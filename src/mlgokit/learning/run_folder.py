@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from mlgokit.algorithms.learner import State, state_bytes, state_from_bytes
+from mlgokit.decode import decode
 from mlgokit.errors import InputError
 from mlgokit.files import atomic_write, writing
 from mlgokit.manifest import finite_json
@@ -32,7 +33,7 @@ EVENTS_NAME = "events.out.tfevents.0.mlgokit"
 Row = Mapping[str, float]
 """The metrics of one turn by name; NaN for what was not measured in it."""
 
-_COUNTERS = "loop/"
+_COUNTERS, _MODULES = "loop/", "loop/modules"
 _REQUIRED = frozenset({"turn", "compilations", "reward", "validation_gain", "user_seconds", "seconds", "time"})
 
 _Event = message_classes(
@@ -77,20 +78,37 @@ class Counters:
     stale: int = 0
 
 
-def save_checkpoint(folder: Path, algorithm: str, state: State, counters: Counters) -> None:
-    """Write the learner's state and the counters as one file.
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Checkpoint:
+    """A run after a turn.
+
+    Attributes:
+        state: state of the learner.
+        counters: progress of the run.
+        modules: names of the modules that compiled when the run began; it goes on with these alone.
+    """
+
+    state: State
+    counters: Counters
+    modules: tuple[str, ...]
+
+
+def save_checkpoint(folder: Path, algorithm: str, checkpoint: Checkpoint) -> None:
+    """Write a checkpoint as one file.
 
     Raises:
         StorageError: the disk is full or not writable.
     """
     numbers: dict[str, Any] = {
-        _COUNTERS + name: np.array(value) for name, value in dataclasses.asdict(counters).items()
+        _COUNTERS + name: np.array(value) for name, value in dataclasses.asdict(checkpoint.counters).items()
     }
-    atomic_write(folder / CHECKPOINT_NAME, state_bytes({**state, **numbers}, learner=algorithm), durable=True)
+    numbers[_MODULES] = np.frombuffer(json.dumps(checkpoint.modules).encode(), np.uint8)
+    data = state_bytes({**checkpoint.state, **numbers}, learner=algorithm)
+    atomic_write(folder / CHECKPOINT_NAME, data, durable=True)
 
 
-def load_checkpoint(folder: Path, algorithm: str) -> tuple[State, Counters] | None:
-    """Read the state and the counters of the checkpoint; ``None`` if there is no checkpoint.
+def load_checkpoint(folder: Path, algorithm: str) -> Checkpoint | None:
+    """Read the checkpoint; ``None`` if there is none.
 
     Raises:
         InputError: the checkpoint is damaged, or was written by another learner.
@@ -103,13 +121,15 @@ def load_checkpoint(folder: Path, algorithm: str) -> tuple[State, Counters] | No
     try:
         stored = state_from_bytes(data, learner=algorithm)
         counters = _read_counters(stored)
-    except (InputError, KeyError, ValueError, TypeError, OverflowError) as error:
+        modules = decode(tuple[str, ...], json.loads(stored[_MODULES].tobytes()), "modules")
+    except (InputError, KeyError, ValueError, TypeError, OverflowError, RecursionError) as error:
         reason = f"no {error}" if isinstance(error, KeyError) else str(error)
         raise InputError(
             f"{path}: expected the checkpoint of this training, found another or a damaged file ({reason}); restore a "
             "copy, or delete it to restart the training: compilations in the store are reused"
         ) from error
-    return {name: value for name, value in stored.items() if not name.startswith(_COUNTERS)}, counters
+    state = {name: value for name, value in stored.items() if not name.startswith(_COUNTERS)}
+    return Checkpoint(state=state, counters=counters, modules=modules)
 
 
 def _read_counters(stored: State) -> Counters:

@@ -65,7 +65,7 @@ def make_task(baselines: Baselines, training_indices: Sequence[int], config: Lea
     place = baselines.place[list(training_indices)]
     # Positions among the modules that a learner may draw: all that compile, also without decisions, but not those that
     # are kept for validation.
-    places = np.union1d(place, np.setdiff1d(np.arange(baselines.compiled), baselines.place))
+    places = np.union1d(place, np.setdiff1d(np.arange(len(baselines.compiled)), baselines.place))
     return Task(
         problem=problem.name,
         kind=problem.advice_kind,

@@ -86,6 +86,11 @@ class Learned:
 class Run(Protocol):
     """A training in progress; its methods change nothing but the files in its folder."""
 
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """Names of the modules that compile, in order; the course of the training depends on which they are."""
+        ...
+
     def start(self) -> tuple[State, Counters]:
         """Make the state before the first turn."""
         ...
