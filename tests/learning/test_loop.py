@@ -10,7 +10,7 @@ import pytest
 
 from mlgokit.compiler.caching import CachingCompiler, open_caching
 from mlgokit.compiler.request import CompileRequest, PluginUse
-from mlgokit.errors import InputError, PolicyError, UsageError
+from mlgokit.errors import CorpusError, InputError, PolicyError, UsageError
 from mlgokit.learning.baselines import compile_defaults
 from mlgokit.learning.loop import learn
 from mlgokit.learning.page import training_page
@@ -203,6 +203,19 @@ def test_failed_explorations_are_counted_and_teach_nothing(
 
     assert only["failures"] == {"boom": 2}
     assert 0 < only["flips"] <= 3 * 2 * 4
+
+
+def test_a_training_in_which_nothing_compiled_makes_no_policy(
+    compiler: CachingCompiler, modules: list[Module], tmp_path: Path, toys: dict[str, ToyModule]
+):
+    def with_the_rule(request: CompileRequest) -> str:
+        wrong = request.use is not None and ":alway" in request.use.policies.values()
+        return "policy :alway: expected a readable file" if wrong else ""
+
+    toys.update({name: dataclasses.replace(one, fails=with_the_rule) for name, one in toys.items()})
+    config = Learning(iterations=2, setting=("rule=:alway",))
+    with pytest.raises(CorpusError, match=r"one of 8 compilations of behavioural-cloning to succeed, found none"):
+        learn(compiler, modules, INLINE_SIZE, "behavioural-cloning", config, folder=tmp_path)
 
 
 def test_explorations_that_came_out_alike_are_one(

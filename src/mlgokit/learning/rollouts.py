@@ -15,6 +15,7 @@ import numpy as np
 
 from mlgokit.algorithms.learner import Learner, State, Task
 from mlgokit.algorithms.registry import LEARNERS, check_learner, make_learner
+from mlgokit.errors import CorpusError
 from mlgokit.learning.baselines import Baselines, compile_defaults
 from mlgokit.learning.experiences import Collected, compile_proposals
 from mlgokit.learning.run_folder import Counters, Row
@@ -35,6 +36,8 @@ from mlgokit.problems import Problem
 from mlgokit.progress import Report
 
 BEST_NAME = "best.policy"
+_FAILED = "failed/"
+"""Prefix of a reason in the row of a turn."""
 INNER_MARGIN = 0.05
 """Margin in gain by which an earlier policy must beat the last one if both were validated on training modules."""
 
@@ -170,7 +173,16 @@ class RolloutRun:
         On training modules, only those members of an ensemble are validated that were not fitted on the module's
         project, which says little about the whole ensemble. The last policy, which was fitted to the most labels, is
         then chosen unless another one is better by a margin.
+
+        Raises:
+            CorpusError: no compilation of the learner succeeded, so that nothing was learned.
         """
+        if counters.failed == counters.compilations:
+            reason = next((name for name in rows[-1] if name.startswith(_FAILED)), _FAILED).removeprefix(_FAILED)
+            raise CorpusError(
+                f"training: expected at least one of {counters.compilations} compilations of {self.training.algorithm} "
+                f"to succeed, found none ({reason}); correct that, then train into another folder"
+            )
         folder, gain = self.training.folder, rows[-1]["validation_gain"]
         judged = read_validated(folder) if counters.best_turn else ()
         if self.validation_indices and math.isnan(gain):
@@ -254,7 +266,7 @@ class RolloutRun:
             "seconds_left": max(0.0, min(left, self.training.deadline - time.monotonic())),
             "time": time.time(),
         }
-        row |= {f"failed/{reason}": count for reason, count in sorted(collected.failures.items())}
+        row |= {_FAILED + reason: count for reason, count in sorted(collected.failures.items())}
         return row | {f"learner/{name}": value for name, value in metrics.items()}
 
 

@@ -107,6 +107,7 @@ class Run(Protocol):
         """Choose and validate the policy.
 
         Raises:
+            CorpusError: no compilation succeeded.
             UsageError: the policy does not improve on LLVM in validation projects; it is kept under another name.
         """
         ...
