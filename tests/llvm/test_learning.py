@@ -269,7 +269,7 @@ def test_what_the_loop_does_not_carry_out_is_said(
 ):
     with pytest.raises(
         UsageError,
-        match=r"algorithm local-search: expected the problem inline-size, for which .* found regalloc-eviction",
+        match=r"algorithm local-search: expected an algorithm that learns .* advice, which regalloc-eviction needs",
     ):
         trained(toolchain, small_corpus, tmp_path, "regalloc-eviction", "local-search", store)
     with pytest.raises(

@@ -183,8 +183,6 @@ class LocalSearchConfig:
     """Modules in one iteration."""
     departures: int = 8
     """Call sites of a module to flip in one compilation; credit is by component."""
-    spread: float = 0.5
-    """Standard deviation of the noise, for real-valued advice."""
     imitation: ImitationConfig = dataclasses.field(default_factory=ImitationConfig)
     """Supervised fit."""
 

@@ -16,10 +16,6 @@ from mlgokit.algorithms.config import LocalSearchConfig
 from mlgokit.algorithms.learner import DEFAULT_RULE, Experience, ForcedDecisions, Learner, Proposal, State, Task
 from mlgokit.algorithms.proposals import draw_modules, propose_following
 from mlgokit.policy.network import Policy
-from mlgokit.spec import AdviceKind
-
-_NEVER = 1 << 62
-"""Number of trials of a site without an alternative."""
 
 
 def make(task: Task, settings: LocalSearchConfig) -> Learner:
@@ -42,7 +38,7 @@ def make(task: Task, settings: LocalSearchConfig) -> Learner:
         for module in modules.tolist():
             mine = imitation.select_rows(rows, rows["module"] == module) if rows else rows
             known.append(_force(mine))
-            tried.append(_choose_flips(mine, policy, task, settings, rng))
+            tried.append(_choose_flips(mine, policy, settings, rng))
         zeros = np.zeros(len(modules), np.int64)
         share = np.zeros(len(modules))
         together = [_override(first, then) for first, then in zip(known, tried, strict=True)]
@@ -69,7 +65,7 @@ def make(task: Task, settings: LocalSearchConfig) -> Learner:
         ]
         rows = imitation.replace_contexts(rows, imitation.stack_rows(firsts))
         for experience in experiences:
-            rows = _update_rows(rows, experience, real=task.kind is AdviceKind.REAL)
+            rows = _update_rows(rows, experience)
         state, metrics = imitation.store_and_fit(
             task, settings.imitation, state, proposals, experiences, rows=rows, rng=rng
         )
@@ -104,37 +100,18 @@ def _override(first: ForcedDecisions, then: ForcedDecisions) -> ForcedDecisions:
 
 
 def _choose_flips(
-    rows: imitation.Rows, policy: Policy, task: Task, settings: LocalSearchConfig, rng: np.random.Generator
+    rows: imitation.Rows, policy: Policy, settings: LocalSearchConfig, rng: np.random.Generator
 ) -> ForcedDecisions:
-    """Choose other decisions at the sites that were tried least, those where the fitted policy disagrees first.
-
-    A column is the policy's choice, or a random one if that is the known one; a real number is near the policy's.
-    """
+    """Flip decisions at the sites that were tried least, those where the fitted policy disagrees first."""
     if not rows:
         return _force(rows)
-    features, known, tried = rows["features"], rows["decisions"], rows["tried"]
-    guess: npt.NDArray[Any]
-    preference = policy.answers(features.reshape(-1, features.shape[-1])).mean(axis=0).reshape(features.shape[:-1])
-    if task.kind is AdviceKind.REAL:
-        guess, disagrees = preference.astype(np.float64), np.ones(len(known), bool)
-    elif task.kind is AdviceKind.BINARY:
-        guess, disagrees = 1 - known, (preference > 0) != (known > 0)
-    else:
-        guess = np.where(rows["mask"], preference, -np.inf).argmax(axis=1)
-        disagrees = guess != known
-        others = rows["mask"].copy()
-        others[np.arange(len(known)), known.astype(np.int64)] = False
-        guess = np.where(disagrees, guess, np.where(others, rng.random(others.shape), -1.0).argmax(axis=1))
-        tried = np.where(others.any(axis=1), tried, _NEVER)
-    order = np.lexsort((rng.random(len(known)), tried - disagrees))[: settings.departures]
-    order = order[tried[order] < _NEVER]
-    guess = guess[order].astype(np.float64)
-    if task.kind is AdviceKind.REAL:
-        guess += rng.normal(size=len(guess)) * settings.spread
-    return ForcedDecisions(sites=rows["site"][order], decisions=guess)
+    known = rows["decisions"]
+    disagrees = (policy.answers(rows["features"]).mean(axis=0) > 0) != (known > 0)
+    order = np.lexsort((rng.random(len(known)), rows["tried"] - disagrees))[: settings.departures]
+    return ForcedDecisions(sites=rows["site"][order], decisions=1 - known[order])
 
 
-def _update_rows(rows: imitation.Rows, experience: Experience, *, real: bool) -> imitation.Rows:
+def _update_rows(rows: imitation.Rows, experience: Experience) -> imitation.Rows:
     """Update the best known decisions by one compilation: keep flips that saved bytes, and weight all flipped sites."""
     if experience.component is None or experience.change is None:
         return rows
@@ -153,8 +130,6 @@ def _update_rows(rows: imitation.Rows, experience: Experience, *, real: bool) ->
     weight, tried = rows["weight"].copy(), rows["tried"].copy()
     won = change[where] < 0
     decisions[at[won]] = experience.decisions[departed][where[won]]
-    # A real number that lost says nothing about the number it was compared with.
-    counts = won if real else np.ones_like(won)
-    weight[at] = np.where(counts, np.maximum(weight[at], np.abs(change[where])), weight[at])
+    weight[at] = np.maximum(weight[at], np.abs(change[where]))
     tried[at] += 1
     return {**rows, "decisions": decisions, "weight": weight, "tried": tried}

@@ -32,7 +32,6 @@ from mlgokit.algorithms.config import (
 )
 from mlgokit.algorithms.learner import Learner, Task
 from mlgokit.errors import ToolError, UsageError
-from mlgokit.problems import INLINE_SIZE, Problem
 from mlgokit.spec import AdviceKind
 
 BINARY_ONLY = frozenset({AdviceKind.BINARY})
@@ -83,7 +82,6 @@ class Entry:
         trials: settings of the preset ``trials`` by problem, for problems that can be learned from trials of functions.
         loops: defaults of the training loop by preset, where they are not the ordinary ones.
         fits_normaliser: whether the learner fits its own normaliser, and so needs no trace with all features.
-        forces_decisions: whether the learner gives the compiler decisions for single call sites.
     """
 
     summary: str
@@ -95,7 +93,6 @@ class Entry:
     trials: Mapping[str, Any] = dataclasses.field(default_factory=dict[str, Any])
     loops: Mapping[str, LoopDefaults] = dataclasses.field(default_factory=dict[str, LoopDefaults])
     fits_normaliser: bool = False
-    forces_decisions: bool = False
 
     @property
     def preset_names(self) -> tuple[str, ...]:
@@ -190,9 +187,8 @@ LEARNERS: dict[str, Entry] = {
     "local-search": Entry(
         summary="local search over single decisions, and imitation of the result",
         module="mlgokit.algorithms.local_search",
-        kinds=ALL_KINDS,
+        kinds=BINARY_ONLY,
         presets={"default": LocalSearchConfig()},
-        forces_decisions=True,
     ),
     "ppo": Entry(
         summary="proximal policy optimization: clipped policy gradient",
@@ -237,32 +233,24 @@ def default_learner(problem: str) -> tuple[str, str]:
     return (names[0], TRIALS) if names else ("effect-regression", "default")
 
 
-def check_learner(name: str, problem: Problem) -> None:
-    """Check that a learner can learn a problem, before anything is compiled.
+def find_learner(name: str) -> Entry:
+    """Look up a learner by name.
 
     Raises:
-        UsageError: there is no such learner, it cannot learn this kind of advice, or the compiler cannot be given the
-            decisions that it asks for.
+        UsageError: there is no such learner.
     """
-    entry = _entry(name)
-    _check_kind(name, problem.name, problem.advice_kind)
-    if entry.forces_decisions and not problem.takes_sites:
-        raise UsageError(
-            f"algorithm {name}: expected the problem {INLINE_SIZE.name}, for which the compiler can be given "
-            f"decisions for single call sites, found {problem.name}; use bc-max"
-        )
-
-
-def _entry(name: str) -> Entry:
-    """Look up a learner by name."""
     if name not in LEARNERS:
         raise UsageError(f"algorithm: expected one of {', '.join(LEARNERS)}, found {name!r}; name one of these")
     return LEARNERS[name]
 
 
-def _check_kind(name: str, problem: str, kind: AdviceKind) -> None:
-    """Check that a learner can learn a kind of advice."""
-    if kind not in LEARNERS[name].kinds:
+def check_learner(name: str, problem: str, kind: AdviceKind) -> None:
+    """Check that a learner can learn the kind of advice of a problem, before anything is compiled.
+
+    Raises:
+        UsageError: there is no such learner, or it cannot.
+    """
+    if kind not in find_learner(name).kinds:
         able = ", ".join(key for key, other in LEARNERS.items() if kind in other.kinds)
         raise UsageError(
             f"algorithm {name}: expected an algorithm that learns {kind.value} advice, which {problem} needs, found "
@@ -277,7 +265,7 @@ def make_learner(name: str, task: Task, settings: Any = None, *, preset: str = "
         UsageError: there is no such learner or preset, the settings are another learner's, or the learner cannot learn
             this kind of advice.
     """
-    entry = _entry(name)
+    entry = find_learner(name)
     chosen = entry.settings(preset, task.problem, name=name) if settings is None else settings
     wanted = cast("type[object]", type(entry.presets["default"]))
     if not isinstance(chosen, wanted):
@@ -285,5 +273,5 @@ def make_learner(name: str, task: Task, settings: Any = None, *, preset: str = "
             f"algorithm {name}: expected settings of the class {wanted.__name__}, found {type(chosen).__name__}; "
             "give it its own settings"
         )
-    _check_kind(name, task.problem, task.kind)
+    check_learner(name, task.problem, task.kind)
     return cast("Learner", importlib.import_module(entry.module).make(task, chosen))

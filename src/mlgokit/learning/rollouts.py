@@ -53,7 +53,7 @@ class Rollouts:
                 no effect.
         """
         settings = settings_of(algorithm, config.preset, config.setting, problem=problem.name)
-        check_learner(algorithm, problem)
+        check_learner(algorithm, problem.name, problem.advice_kind)
         if problem.by_regalloc_cost:
             refuse_options(config, ("objective",), where=f"for {problem.name}")
         if LEARNERS[algorithm].fits_normaliser:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, cast, get_type_hints
 import tyro
 
 from mlgokit.algorithms.config import POSITIVE, SHARES
-from mlgokit.algorithms.registry import LEARNERS, check_framework
+from mlgokit.algorithms.registry import LEARNERS, check_framework, find_learner
 from mlgokit.basic import Basic
 from mlgokit.compiler.objects.measure import Objective
 from mlgokit.decode import decode
@@ -200,9 +200,7 @@ def settings_of(algorithm: str, preset: str, changes: Sequence[str], *, problem:
         >>> settings_of("ppo", "reference", [], problem="regalloc-eviction").hidden
         (80, 40)
     """
-    if algorithm not in LEARNERS:
-        raise UsageError(f"algorithm: expected one of {', '.join(LEARNERS)}, found {algorithm!r}; name one of these")
-    settings = LEARNERS[algorithm].settings(preset, problem, name=algorithm)
+    settings = find_learner(algorithm).settings(preset, problem, name=algorithm)
     for change in changes:
         name, found, value = change.partition("=")
         if not found:
