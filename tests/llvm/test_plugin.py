@@ -20,7 +20,7 @@ from mlgokit.compiler.channel.interactive import InteractiveStatus, clang_words,
 from mlgokit.compiler.objects.measure import measure_object
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.export.plugin import export_plugin
-from mlgokit.policy.exploration import Exploration, UniformStream, decide
+from mlgokit.policy.exploration import Exploration, decide_binary, exploration_draws
 from mlgokit.policy.network import Gate, Layer, OutputKind, Policy
 from mlgokit.policy.normaliser import SignedLog, fit_quantile, fit_signed_log
 from mlgokit.policy.pretrained import policy_file
@@ -159,11 +159,12 @@ class PolicyAdvisor:
 
     def __init__(self, policy: Policy, exploration: Exploration) -> None:
         self.policy, self.exploration = policy, exploration
-        self.stream = UniformStream(exploration.seed)
+        self.asked = itertools.count()
 
     def advise(self, observation: Observation) -> int:
         row = np.array([[int(observation.values[name][0]) for name in self.policy.features]])
-        return int(decide(float(self.policy.preferences(row)[0]), self.exploration, self.stream)[0])
+        draws = exploration_draws(self.exploration.seed, next(self.asked))
+        return int(decide_binary(float(self.policy.preferences(row)[0]), self.exploration, *draws)[0])
 
 
 def test_echoing_the_heuristic_gives_the_same_object(bench: Bench) -> None:
@@ -293,8 +294,10 @@ def test_preferences_with_our_own_features_are_those_of_numpy(bench: Bench, heur
     assert bench.compile(**settings, temperature="2", seed="4").returncode == 0
     log = bench.log("own.log")
     values = np.stack([log.columns[name][:, 0] for name in names], axis=1)
-    stream = UniformStream(4)
-    expected = [decide(float(p), Exploration(temperature=2), stream) for p in policy.preferences(values)]
+    expected = [
+        decide_binary(float(preference), Exploration(temperature=2), *exploration_draws(4, index))
+        for index, preference in enumerate(policy.preferences(values))
+    ]
     assert [bool(x) for x in log.columns["inlining_decision"][:, 0]] == [decision for decision, _ in expected]
     probabilities = np.array([probability for _, probability in expected], np.float32)
     np.testing.assert_array_equal(log.columns["log_probability"][:, 0], probabilities)
@@ -326,8 +329,10 @@ def test_a_policy_leaves_to_the_heuristic_what_it_is_not_sure_of(
     values = np.stack([columns[name][:, 0] for name in policy.features], axis=1)
     default = columns["inlining_default"][:, 0] != 0
     preferences = policy.preferences(values, default)
-    stream = UniformStream(exploration.seed)
-    expected = [decide(float(preference), exploration, stream)[0] for preference in preferences]
+    expected = [
+        decide_binary(float(preference), exploration, *exploration_draws(exploration.seed, index))[0]
+        for index, preference in enumerate(preferences)
+    ]
     assert [bool(decision) for decision in columns["inlining_decision"][:, 0]] == expected
     believed = preferences == policy.preferences(values)
     assert 0 < believed.mean() < 1

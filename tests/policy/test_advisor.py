@@ -9,7 +9,7 @@ import pytest
 from mlgokit.advisors import Advisor, Observation
 from mlgokit.errors import PolicyError
 from mlgokit.policy.advisor import PolicyAdvisor
-from mlgokit.policy.exploration import Exploration, UniformStream, decide, factor_of, priority_of
+from mlgokit.policy.exploration import Exploration, decide_binary, exploration_draws, factor_of, priority_of
 from mlgokit.policy.network import Gate, Layer, OutputKind, Policy
 from mlgokit.policy.normaliser import SignedLog
 from mlgokit.problems import INLINE_SIZE, PROBLEMS, REGALLOC_EVICTION, REGALLOC_PRIORITY, REGALLOC_WEIGHT, Problem
@@ -96,9 +96,11 @@ def test_inlining_draws_what_one_stream_would():
         Observation(header=question.header, values=question.values, context="", index=question.index)
         for question in questions
     ]
-    stream = UniformStream(5)
     rows = [np.array([[q.values[name][0] for name in INLINING.features]]) for q in questions]
-    expected = [decide(float(INLINING.preferences(row)[0]), exploration, stream) for row in rows]
+    expected = [
+        decide_binary(float(INLINING.preferences(row)[0]), exploration, *exploration_draws(5, index))
+        for index, row in enumerate(rows)
+    ]
     advisor = PolicyAdvisor(INLINING, exploration)
     assert [advisor.decide(question) for question in reversed(questions)] == expected[::-1]
 

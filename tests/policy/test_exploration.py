@@ -10,10 +10,9 @@ from mlgokit.errors import UsageError
 from mlgokit.policy.exploration import (
     LARGEST_PRIORITY,
     Exploration,
-    UniformStream,
     choose_column,
     context_seed,
-    decide,
+    decide_binary,
     draw_priority,
     exploration_draws,
     factor_of,
@@ -24,15 +23,15 @@ from mlgokit.policy.exploration import (
 def test_the_stream_is_splitmix64() -> None:
     # First outputs of SplitMix64 for seed 1234567, as published with the algorithm, as 53-bit fractions.
     published = [6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431]
-    stream = UniformStream(1234567)
-    assert [stream.next() for _ in published] == [(number >> 11) * 2.0**-53 for number in published]
+    drawn = [number for index in range(2) for number in exploration_draws(1234567, index)]
+    assert drawn == [(number >> 11) * 2.0**-53 for number in published]
 
 
 @pytest.mark.parametrize("preference", [-3.0, -0.2, 0.4, 2.0])
 def test_decisions_come_as_often_as_their_probability_says(preference: float) -> None:
     exploration = Exploration(temperature=0.7, flip_probability=0.1)
-    stream = UniformStream(5)
-    decisions = [decide(preference, exploration, stream) for _ in range(4000)]
+    draws = [exploration_draws(5, index) for index in range(4000)]
+    decisions = [decide_binary(preference, exploration, *drawn) for drawn in draws]
     chance = np.mean([decision for decision, _ in decisions])
     told = {decision: math.exp(logarithm) for decision, logarithm in decisions}
     assert told[True] == pytest.approx(chance, abs=0.03)
@@ -40,16 +39,15 @@ def test_decisions_come_as_often_as_their_probability_says(preference: float) ->
 
 
 def test_greedy_follows_the_preference() -> None:
-    stream = UniformStream(9)
-    assert decide(1.0, Exploration(), stream) == (True, 0.0)
-    assert decide(-1.0, Exploration(), stream) == (False, 0.0)
-    assert decide(0.0, Exploration(), stream)[0] is False
+    assert decide_binary(1.0, Exploration(), 0.5, 0.5) == (True, 0.0)
+    assert decide_binary(-1.0, Exploration(), 0.5, 0.5) == (False, 0.0)
+    assert decide_binary(0.0, Exploration(), 0.5, 0.5)[0] is False
 
 
 def test_observations_draw_the_numbers_of_one_stream() -> None:
-    stream = UniformStream(2**64 - 3)
-    expected = [(stream.next(), stream.next()) for _ in range(20)]
-    assert [exploration_draws(2**64 - 3, index) for index in range(20)] == expected
+    seed, step = 2**64 - 3, 0x9E3779B97F4A7C15
+    later = [exploration_draws((seed + 2 * step * index) % 2**64, 0) for index in range(20)]
+    assert [exploration_draws(seed, index) for index in range(20)] == later
 
 
 def test_functions_and_problems_explore_independently() -> None:

@@ -50,26 +50,6 @@ def mix_state(state: int) -> float:
     return (z >> 11) * 2.0**-53
 
 
-class UniformStream:
-    """A stream of uniform random numbers in [0, 1): SplitMix64, as in the plugin's ``shared/Exploration.cpp``.
-
-    Example:
-        >>> UniformStream(0).next()
-        0.8833108082136426
-    """
-
-    __slots__ = ("_state",)
-
-    def __init__(self, seed: int) -> None:
-        """Start the stream at ``seed``."""
-        self._state = seed & _MASK
-
-    def next(self) -> float:
-        """Draw the next number."""
-        self._state = (self._state + _STEP) & _MASK
-        return mix_state(self._state)
-
-
 def context_seed(seed: int, problem: str, context: str) -> int:
     """Derive the seed of one function's stream, so that functions and problems of a compilation explore independently.
 
@@ -88,29 +68,23 @@ def context_seed(seed: int, problem: str, context: str) -> int:
 def exploration_draws(seed: int, index: int) -> tuple[float, float]:
     """Draw the two numbers in [0, 1) of observation ``index`` from the stream with this seed, without those before it.
 
+    The stream is that of SplitMix64, as in the plugin's ``shared/Exploration.cpp``.
+
     The first chooses the decision, the second whether the decision is flipped; for a real number both make one draw.
 
     Example:
-        >>> stream = UniformStream(7)
-        >>> [stream.next() for _ in range(4)][2:] == list(exploration_draws(7, 1))
-        True
+        >>> exploration_draws(0, 0)[0]
+        0.8833108082136426
     """
     return mix_state((seed + (2 * index + 1) * _STEP) & _MASK), mix_state((seed + (2 * index + 2) * _STEP) & _MASK)
 
 
-def decide(preference: float, exploration: Exploration, stream: UniformStream) -> tuple[bool, float]:
-    """Decide yes or no with the next two numbers of ``stream``; also returns the natural logarithm of the probability.
-
-    Example:
-        >>> decide(2.0, Exploration(), UniformStream(0))
-        (True, 0.0)
-    """
-    choice, flip = stream.next(), stream.next()
-    return decide_binary(preference, exploration, choice, flip)
-
-
 def decide_binary(preference: float, exploration: Exploration, choice: float, flip: float) -> tuple[bool, float]:
     """Decide yes or no by a preference; also returns the natural logarithm of the decision's probability.
+
+    Example:
+        >>> decide_binary(2.0, Exploration(), 0.5, 0.5)
+        (True, 0.0)
 
     Args:
         preference: positive for yes, in the policy's units.
