@@ -366,7 +366,7 @@ def test_a_file_that_is_replaced_before_it_is_sent_ends_the_run(
     module = load_corpus(small_corpus).modules[0]
     bitcode = tmp_path / "m.bc"
     shutil.copy(module.bitcode, bitcode)
-    compiler = open_cluster(here, ClusterOptions(scheduler="local:1"), shelf=tmp_path / "shelf")
+    compiler = open_cluster(here, ClusterOptions(scheduler="local:1"))
     try:
         parcel = pack(here, compiler.setup, dataclasses.replace(module, bitcode=bitcode), CompileRequest())
         bitcode.write_bytes(b"something else")

@@ -124,20 +124,17 @@ def answer_with_retries(answer: Callable[[], Reply]) -> Reply:
             return reply
 
 
-def open_cluster(
-    here: ClangCompiler, options: ClusterOptions, *, report: Report = say_nothing, shelf: Path | None = None
-) -> ClusterCompiler:
+def open_cluster(here: ClangCompiler, options: ClusterOptions, *, report: Report = say_nothing) -> ClusterCompiler:
     """Open a compiler whose compilations are made on a cluster, as ``here`` would make them.
 
     Args:
         here: the client's own clang.
         options: address of the cluster, and how to connect to it.
         report: called with notes on the connection and the workers.
-        shelf: folder of the workers' files; by default each worker uses its own.
 
     Raises:
         ToolError: the client's clang cannot be started.
         UsageError: the scheduler's address is malformed, or the connection would not be safe.
     """
     options.check()
-    return ClusterCompiler(here=here, link=Link(options=options, report=report, shelf=shelf), setup=setup_of(here))
+    return ClusterCompiler(here=here, link=Link(options=options, report=report), setup=setup_of(here))

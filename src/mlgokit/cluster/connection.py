@@ -12,7 +12,7 @@ from concurrent.futures import CancelledError
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mlgokit.cluster.worker import compile_parcel, put_files, seats_of
+from mlgokit.cluster.worker import compile_parcel, seats_of
 from mlgokit.errors import ToolError
 from mlgokit.files import writing
 
@@ -174,15 +174,10 @@ def security_of(options: ClusterOptions) -> Any:
     )
 
 
-def compile_here(parcel: Parcel, shelf: str | None) -> Reply:
+def compile_here(parcel: Parcel) -> Reply:
     """Compile a parcel on the Dask worker that runs this task."""
     from distributed import get_worker
 
     worker = get_worker()
     seats = seats_of(worker.address, int(worker.state.total_resources.get(COMPILERS, worker.state.nthreads)))
-    return compile_parcel(parcel, shelf=None if shelf is None else Path(shelf), address=worker.address, seats=seats)
-
-
-def put_files_here(files: dict[str, tuple[tuple[str, ...], bytes]], shelf: str | None) -> None:
-    """Store files by their digests on the Dask worker that runs this task."""
-    put_files(files, shelf=None if shelf is None else Path(shelf))
+    return compile_parcel(parcel, address=worker.address, seats=seats)

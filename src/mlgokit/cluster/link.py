@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mlgokit.cluster.connection import COMPILERS, CONNECT_SECONDS, compile_here, open_client, put_files_here
-from mlgokit.cluster.worker import end_compilers
+from mlgokit.cluster.connection import COMPILERS, CONNECT_SECONDS, compile_here, open_client
+from mlgokit.cluster.worker import end_compilers, put_files
 from mlgokit.compiler import process
 from mlgokit.errors import MlgokitError, ToolError
 
@@ -66,13 +66,11 @@ class Link:
     Attributes:
         options: address of the cluster, and how to connect to it.
         report: called with notes on the connection and the workers.
-        shelf: folder of the workers' files; by default each worker uses its own.
         refused: reasons why workers get no compilations, by address.
     """
 
     options: ClusterOptions
     report: Report
-    shelf: Path | None = None
     refused: dict[str, str] = field(default_factory=dict[str, str])
     _client: Any = None
     _cluster: Any = None
@@ -174,7 +172,6 @@ class Link:
         future = client.submit(
             compile_here,
             parcel,
-            None if self.shelf is None else str(self.shelf),
             key=key,
             pure=False,
             # Only a preference: a task that may run on no other worker would wait for one that died.
@@ -252,7 +249,7 @@ class Link:
                 if digest in digests:
                     names, _ = files.get(digest, ((), b""))
                     files[digest] = (tuple(dict.fromkeys((*names, Path(path).name))), Path(path).read_bytes())
-            self._connect(stopped).run(put_files_here, files, self.shelf and str(self.shelf), workers=[worker])
+            self._connect(stopped).run(put_files, files, workers=[worker])
 
     def _usual_worker(self, parcel: Parcel, workers: dict[str, int]) -> str:
         """Find the worker that last compiled the module, where its compiler is resident; empty if it is busy."""

@@ -108,25 +108,18 @@ def seats_of(address: str, count: int) -> threading.Semaphore:
     return _seats.setdefault(address, threading.Semaphore(count))
 
 
-def compile_parcel(
-    parcel: Parcel,
-    *,
-    shelf: Path | None = None,
-    address: str = "",
-    seats: contextlib.AbstractContextManager[object] | None = None,
-) -> Reply:
+def compile_parcel(parcel: Parcel, *, address: str, seats: contextlib.AbstractContextManager[object]) -> Reply:
     """Compile a request; or reply which files are missing, or why this worker cannot compile for the run.
 
     Args:
         parcel: the compilation.
-        shelf: folder of the worker's files; below the user's cache by default.
         address: address of this worker.
         seats: context that is held while a compiler runs, and bounds how many run at once.
 
     Raises:
         MlgokitError: an error of :meth:`~mlgokit.compiler.compile.ClangCompiler.compile`, with the worker's name.
     """
-    files = open_shelf(shelf)
+    files = open_shelf()
     compiler = _compiler_for(parcel.setup, files)
     if isinstance(compiler, str):
         return Reply(worker=address, refused=compiler)
@@ -139,10 +132,10 @@ def compile_parcel(
     with tempfile.TemporaryDirectory(prefix="mlgokit-", ignore_cleanup_errors=True) as scratch:
         module, request = unpack(parcel, files.place, Path(scratch))
         try:
-            with seats or contextlib.nullcontext():
+            with seats:
                 done = compiler.compile(module, request)
         except MlgokitError as error:
-            raise type(error)(f"worker {address or platform.node()}: {error}") from error
+            raise type(error)(f"worker {address}: {error}") from error
         costs = limits.costs_of(module.name)
         kept = request.keep_object
         return Reply(
@@ -161,16 +154,11 @@ def _restore_paths(sentence: str, parcel: Parcel, files: Shelf) -> str:
     return sentence
 
 
-def put_files(files: Mapping[str, tuple[tuple[str, ...], bytes]], *, shelf: Path | None = None) -> None:
-    """Store files that a parcel needs on this worker.
-
-    Args:
-        files: names and content of each file, by digest.
-        shelf: folder of the worker's files; below the user's cache by default.
-    """
-    files_here = open_shelf(shelf)
+def put_files(files: Mapping[str, tuple[tuple[str, ...], bytes]]) -> None:
+    """Store files that a parcel needs on this worker: names and content of each, by digest."""
+    shelf = open_shelf()
     for digest, (names, data) in files.items():
-        files_here.put(digest, names, data)
+        shelf.put(digest, names, data)
 
 
 def end_compilers() -> None:
@@ -182,10 +170,10 @@ def end_compilers() -> None:
         compiler.close()
 
 
-@functools.lru_cache(maxsize=8)
-def open_shelf(folder: Path | None = None) -> Shelf:
-    """Open the worker's folder of files, deleting those unused for a week."""
-    shelf = Shelf(folder=folder or platformdirs.user_cache_path("mlgokit") / "cluster")
+@functools.cache
+def open_shelf() -> Shelf:
+    """Open the worker's folder of files below the user's cache, deleting those unused for a week."""
+    shelf = Shelf(folder=platformdirs.user_cache_path("mlgokit") / "cluster")
     shelf.clear()
     return shelf
 
