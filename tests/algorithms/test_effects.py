@@ -69,14 +69,11 @@ def test_flips_and_changes_of_several_explorations_are_joined(keep: Keep):
 
     credits_of = [credited(base, done) for done in (both, last)]
     measured = join_effects(
-        [
-            measured_effects(done, credit, project="p", excluded=("depth",))
-            for done, credit in zip((both, last), credits_of, strict=True)
-        ]
+        [measured_effects(done, credit, project="p") for done, credit in zip((both, last), credits_of, strict=True)]
     )
 
-    assert (measured.names, measured.projects) == (("size",), ("p",))
-    assert measured.values.tolist() == [[100], [101], [101]]
+    assert (measured.names, measured.projects) == (("size", "depth"), ("p",))
+    assert measured.values[:, 0].tolist() == [100, 101, 101]
     assert measured.sign.tolist() == [1.0, -1.0, -1.0]
     assert measured.component.tolist() == [0, 1, 2]
     assert measured.change.tolist() == [10.0, -4.0, -7.0]

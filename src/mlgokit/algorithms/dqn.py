@@ -105,19 +105,17 @@ def extend_buffer(
                 continue
             keep = experience.component >= 0
             other = experience.base_decisions
-        row: dict[str, npt.NDArray[Any]] = {
-            "features": experience.features[keep],
-            "decisions": experience.decisions[keep].astype(np.int64),
-            "other": other[keep].astype(np.int64),
-            "reward": reward[keep],
-        }
-        parts.append(row if experience.mask is None else row | {"mask": experience.mask[keep]})
+        parts.append(
+            {
+                "features": experience.features[keep],
+                "decisions": experience.decisions[keep].astype(np.int64),
+                "other": other[keep].astype(np.int64),
+                "reward": reward[keep],
+            }
+        )
     parts = [part for part in parts if part]
-    return (
-        {name: np.concatenate([part[name] for part in parts])[-settings.remembered :] for name in parts[0]}
-        if parts
-        else {}
-    )
+    names = parts[0] if parts else ()
+    return {name: np.concatenate([part[name] for part in parts])[-settings.remembered :] for name in names}
 
 
 def _inputs(task: Task, memory: dict[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:

@@ -22,7 +22,6 @@ from mlgokit.policy.normaliser import SignedLog
 _BASE = 1
 """Position of the proposal that the explorations are compared with."""
 _EXPLORED_MARGINS = "policy/explored_margins"
-_EFFECTS = ("values", "sign", "component", "change", "project", "away")
 
 
 def make(task: Task, settings: EffectRegressionConfig) -> Learner:
@@ -218,7 +217,7 @@ def append_effects(state: State, experiences: Sequence[Experience], task: Task) 
         parts["change"].append(experience.change[used].astype(np.float32))
         parts["project"].append(np.full(len(used), task.project[experience.module], np.int64))
         begin += len(used)
-    return {name: np.concatenate(parts[name]) for name in _EFFECTS}
+    return {name: np.concatenate(parts[name]) for name in parts}
 
 
 def _zero_policy(task: Task, settings: EffectRegressionConfig) -> Policy:

@@ -77,25 +77,21 @@ def join_effects(parts: Sequence[MeasuredEffects]) -> MeasuredEffects:
     )
 
 
-def measured_effects(
-    explored: Compilation, credit: Credit, *, project: str, excluded: Sequence[str] = ()
-) -> MeasuredEffects:
+def measured_effects(explored: Compilation, credit: Credit, *, project: str) -> MeasuredEffects:
     """Pair the flipped decisions of one compilation with the changes in bytes that credit assignment gives them.
 
     Args:
         explored: the compilation with flipped decisions, which have their features.
         credit: bytes that each component of flips changed, against the compilation without them.
         project: name of the module's project.
-        excluded: names of features to leave out.
     """
     # The regression wants the flips of a component next to each other.
     order = np.argsort(credit.component, kind="stable")
     flips, decisions = credit.flips[order], explored.decisions
     inlined = decisions.inlined[flips]
-    kept = [index for index, name in enumerate(decisions.names) if name not in excluded]
     return MeasuredEffects(
-        names=tuple(decisions.names[index] for index in kept),
-        values=decisions.values_at(flips)[:, kept],
+        names=decisions.names,
+        values=decisions.values_at(flips),
         sign=np.where(inlined, 1, -1).astype(np.float32),
         component=credit.component[order],
         change=credit.change.astype(np.float32),

@@ -25,9 +25,7 @@ Parameters = list[dict[str, Any]]
 """``weight`` [K, I, O] and ``bias`` [K, O] of each dense layer; K members."""
 
 
-def initial(
-    task: Task, hidden: Sequence[int], rng: np.random.Generator, *, members: int = 1, last: float = 0.01
-) -> Parameters:
+def initial(task: Task, hidden: Sequence[int], rng: np.random.Generator) -> Parameters:
     """Initialise the parameters: He-normal hidden layers, and a small last layer for a nearly indifferent policy.
 
     If the task starts from a policy, the parameters are that policy's.
@@ -37,9 +35,9 @@ def initial(
     sizes = [task.normaliser.width, *hidden, 2 if task.kind is AdviceKind.BINARY else 1]
     layers: Parameters = []
     for index, (inputs, outputs) in enumerate(itertools.pairwise(sizes)):
-        scale = last if index == len(hidden) else np.sqrt(2 / inputs)
-        drawn = rng.normal(size=(members, inputs, outputs)) * scale
-        layers.append({"weight": drawn.astype(np.float32), "bias": np.zeros((members, outputs), np.float32)})
+        scale = 0.01 if index == len(hidden) else np.sqrt(2 / inputs)
+        drawn = rng.normal(size=(1, inputs, outputs)) * scale
+        layers.append({"weight": drawn.astype(np.float32), "bias": np.zeros((1, outputs), np.float32)})
     return layers
 
 

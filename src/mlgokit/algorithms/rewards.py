@@ -1,5 +1,6 @@
 """Rewards of decisions, from the scores of their contexts or the changes of their components."""
 
+import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
@@ -86,16 +87,8 @@ def decision_rewards(
 
 def _whole_module(experience: Experience) -> Experience:
     """Merge the contexts of a compilation into one."""
-    return Experience(
-        proposal=experience.proposal,
-        compilation=experience.compilation,
-        module=experience.module,
-        features=experience.features,
-        mask=experience.mask,
-        decisions=experience.decisions,
-        log_probability=experience.log_probability,
-        defaults=experience.defaults,
-        sites=experience.sites,
+    return dataclasses.replace(
+        experience,
         context=np.zeros_like(experience.context),
         context_ids=np.zeros(1, np.int64),
         scores=np.array([experience.scores.sum()]),

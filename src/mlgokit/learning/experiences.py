@@ -98,7 +98,6 @@ def compile_proposals(
     proposals: Sequence[Proposal],
     *,
     report: Report = say_nothing,
-    label: str = "compile",
 ) -> Collected:
     """Compile a learner's proposals, each after the compilation that it is based on.
 
@@ -108,7 +107,6 @@ def compile_proposals(
         training_indices: position in the baselines of each module of the task.
         proposals: proposals to compile.
         report: receives the progress.
-        label: label of the progress.
 
     Raises:
         UsageError: :func:`check_proposal` refuses a proposal.
@@ -147,7 +145,7 @@ def compile_proposals(
                 flips=None if given is None or base is None else find_flipped_keys(base.decisions, given),
             )
 
-        runs = _compile_all(compile_item, items, proposals, bases, report=report, label=label)
+        runs = _compile_all(compile_item, items, proposals, bases, report=report)
     worked = [item for item in items if item in runs and runs[item].ok and runs[item].decision_count]
     distinct = _drop_repeats(worked, runs, drawn)
     failures = Counter(run.reason or run.status.value for run in runs.values() if not run.ok)
@@ -175,7 +173,6 @@ def _compile_all(
     bases: "_Bases",
     *,
     report: Report,
-    label: str,
 ) -> dict[_Item, Compilation]:
     """Compile all items, except those whose base failed; compilations that are bases are added to ``bases``."""
     compiler = bases.baselines.compiler
@@ -200,7 +197,7 @@ def _compile_all(
 
     runs: dict[_Item, Compilation] = {}
     for rows in group_into_rows([item.index for item in items], waits, workers=count_of(compiler)):
-        for done in parallel(compile_row, rows, workers=compiler, report=report_current, label=label):
+        for done in parallel(compile_row, rows, workers=compiler, report=report_current, label="compile"):
             runs |= done
     return runs
 

@@ -77,7 +77,6 @@ def validate_policies(
     policies: Sequence[tuple[Policy, Sequence[int]]],
     *,
     report: Report = say_nothing,
-    label: str = "validate",
 ) -> Validation:
     """Compute the gain of policies over the heuristic on modules that they were not fitted on.
 
@@ -86,7 +85,6 @@ def validate_policies(
         policies: pairs of a policy and the positions of its modules in the baselines; one pair, unless members of an
             ensemble are validated separately.
         report: receives the progress.
-        label: label of the progress.
     """
     with tempfile.TemporaryDirectory(prefix="mlgokit-") as scratch:
         files = [
@@ -100,7 +98,7 @@ def validate_policies(
             module = baselines.modules[index]
             return compile_once(baselines.compiler, module, baselines.problem, file, Exploration(), detail="scores")
 
-        runs = parallel(compile_pair, pairs, workers=baselines.compiler, report=report, label=label)
+        runs = parallel(compile_pair, pairs, workers=baselines.compiler, report=report, label="validate")
     done = [(index, run) for (_, index), run in zip(pairs, runs, strict=True) if run.ok]
     if not done:
         return Validation(gain=-math.inf)
