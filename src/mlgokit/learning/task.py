@@ -113,13 +113,12 @@ def _load_start(config: Learning, baselines: Baselines, algorithm: str) -> Polic
             f"policy {config.start}: expected features that this compiler sends{' without our plugin' if own else ''}, "
             f"found {missing[0]!r}; start from a policy that was made for this compiler"
         )
-    if policy.output is not OutputKind.EFFECT_BYTES or algorithm == "effect-regression":
-        return policy
-    return as_logits(policy)
+    is_effect = policy.output in {OutputKind.EFFECT_BYTES, OutputKind.COLUMN_EFFECT}
+    return as_logits(policy) if is_effect and algorithm != "effect-regression" else policy
 
 
 def as_logits(policy: Policy) -> Policy:
-    """Convert a policy that outputs effects in bytes to one that outputs two logits with the same preferences.
+    """Convert a policy that outputs effects to one that outputs logits, two or one a column, with the same preferences.
 
     Gate and doubt are dropped, so that a learner that starts from the policy decides everywhere.
 
@@ -136,12 +135,16 @@ def as_logits(policy: Policy) -> Policy:
     """
     last = policy.layers[-1]
     scale = np.float32(-1 / policy.bytes_per_unit)
-    weight = np.concatenate([np.zeros_like(last.weight), last.weight * scale], axis=2)
-    bias = np.concatenate([np.zeros_like(last.bias), last.bias * scale], axis=1)
+    weight, bias, output = last.weight * scale, last.bias * scale, OutputKind.COLUMN_LOGIT
+    if policy.output is OutputKind.EFFECT_BYTES:
+        weight = np.concatenate([np.zeros_like(weight), weight], axis=2)
+        bias = np.concatenate([np.zeros_like(bias), bias], axis=1)
+        output = OutputKind.LOGITS
     return Policy(
         problem=policy.problem,
         features=policy.features,
         normaliser=policy.normaliser,
         layers=(*policy.layers[:-1], Layer(weight, bias)),
-        output=OutputKind.LOGITS,
+        output=output,
+        mask=policy.mask,
     )
