@@ -45,7 +45,6 @@ def test_it_learns_the_known_optimum_on_an_unseen_project() -> None:
     best = effect[effect < 0].sum()
     assert chosen < 0.97 * best, f"expected nearly {best:.0f} bytes, the policy wins {chosen:.0f}"
     assert report.correlation > 0.97
-    assert report.validation.shape == (3, 40)
 
 
 def test_the_same_seed_gives_the_same_policy() -> None:

@@ -33,18 +33,14 @@ Floats = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitReport:
-    """Diagnostics of a fit; K members, E epochs, P projects.
+    """Diagnostics of a fit; K members, P projects.
 
     Attributes:
-        validation: [K, E] loss of each member on its validation projects after each epoch.
-        best_epoch: [K] the epoch whose weights were kept.
         correlation: correlation of predicted and measured changes on validation projects, over all members.
         gate: evidence for the policy's gate; empty if the policy has none.
         fitted_on: bool [K, P] which projects each member was fitted on.
     """
 
-    validation: npt.NDArray[np.float64]
-    best_epoch: npt.NDArray[np.int64]
     correlation: float
     gate: tuple[GateEvidence, ...]
     fitted_on: npt.NDArray[np.bool_]
@@ -64,13 +60,11 @@ def fit_effects(
     state = optimiser.init(weights)
     step = _step_function(optimiser, config)
     predict = jax.jit(_predict)
-    losses = np.empty((config.epochs, config.members))
     best = weights
     lowest = np.full(config.members, np.inf)
-    best_epoch = np.zeros(config.members, np.int64)
     target = effects.change / config.unit_bytes
     huber = config.huber_bytes / config.unit_bytes
-    for epoch in range(config.epochs):
+    for _ in range(config.epochs):
         for flips, segments, components in _batches(effects.component, config.batch_flips, rng):
             key = jax.random.key(int(rng.integers(2**31)))
             weights, state = step(
@@ -86,10 +80,9 @@ def fit_effects(
         sums = _component_sums(np.asarray(predict(weights, inputs)), effects)
         errors = np.abs(sums - target)
         loss = np.where(errors < huber, errors**2 / 2, huber * (errors - huber / 2))
-        losses[epoch] = (loss * validation).sum(axis=1) / np.maximum(validation.sum(axis=1), 1e-9)
-        better = losses[epoch] < lowest
-        lowest = np.where(better, losses[epoch], lowest)
-        best_epoch = np.where(better, epoch, best_epoch)
+        validated = (loss * validation).sum(axis=1) / np.maximum(validation.sum(axis=1), 1e-9)
+        better = validated < lowest
+        lowest = np.where(better, validated, lowest)
         best = _better_of(better, weights, best)
     predicted = np.asarray(predict(best, inputs))
     sums = _component_sums(predicted, effects)
@@ -101,9 +94,7 @@ def fit_effects(
     gate, evidence = choose_gate(
         effects, prediction * config.unit_bytes, feature=config.gate_feature, margin=config.gate_margin
     )
-    report = FitReport(
-        validation=losses.T, best_epoch=best_epoch, correlation=correlation, gate=evidence, fitted_on=fitted_on
-    )
+    report = FitReport(correlation=correlation, gate=evidence, fitted_on=fitted_on)
     policy = _policy(best, normaliser, effects.names, config, problem)
     return dataclasses.replace(policy, gate=gate), report
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from mlgokit.algorithms.config import PassTrialsConfig
 from mlgokit.algorithms.effects import MeasuredEffects
-from mlgokit.algorithms.gate import pays, sum_and_error
+from mlgokit.algorithms.gate import pays
 from mlgokit.errors import UsageError
 from mlgokit.policy.network import Gate, Policy
 from mlgokit.problems import DECIDED_PASSES, PASS_SELECTION
@@ -64,17 +64,14 @@ class PassEvidence:
 
     Attributes:
         name: name of the pass.
-        departures: number of functions where such members predicted a saving.
-        saved_bytes: bytes that leaving the pass out saved in these functions; negative if it cost.
-        error_bytes: standard error of ``saved_bytes``.
+        saved_bytes: bytes that leaving the pass out saved in functions where such members predicted a saving; negative
+            if it cost.
         possible_bytes: bytes saved in all functions where leaving the pass out saves, predicted or not.
         chosen: whether the policy decides about the pass.
     """
 
     name: str
-    departures: int
     saved_bytes: float
-    error_bytes: float
     possible_bytes: float
     chosen: bool
 
@@ -140,12 +137,9 @@ def _feature_of(name: str) -> str:
 def _evidence(name: str, labels: PassLabels, departs: npt.NDArray[np.bool_]) -> PassEvidence:
     """Sum what leaving out the pass ``name`` saved where the first fit ``departs`` [N], that is, would leave it out."""
     saved = -labels.change[departs]
-    total, error = sum_and_error(saved)
     return PassEvidence(
         name=name,
-        departures=int(departs.sum()),
-        saved_bytes=total,
-        error_bytes=error,
+        saved_bytes=float(saved.sum()),
         possible_bytes=float(-np.minimum(labels.change, 0).sum()),
         chosen=len(saved) > 0 and pays(saved, labels.project[departs]),
     )

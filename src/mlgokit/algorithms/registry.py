@@ -73,7 +73,6 @@ class Entry:
     """One learner of the table.
 
     Attributes:
-        summary: one line for help texts.
         module: name of the Python module that has the learner's function ``make(task, settings)``.
         kinds: kinds of advice that it can learn.
         presets: settings by name; there is always ``default``.
@@ -84,7 +83,6 @@ class Entry:
         fits_normaliser: whether the learner fits its own normaliser, and so needs no trace with all features.
     """
 
-    summary: str
     module: str
     kinds: frozenset[AdviceKind]
     presets: Mapping[str, Any]
@@ -132,7 +130,6 @@ class Entry:
 
 LEARNERS: dict[str, Entry] = {
     "behavioural-cloning": Entry(
-        summary="imitation of the heuristic",
         module="mlgokit.algorithms.behavioural_cloning",
         kinds=ALL_KINDS,
         presets={"default": BcConfig(), "small": BC_SMALL},
@@ -140,14 +137,12 @@ LEARNERS: dict[str, Entry] = {
         loops={"default": ONE_TURN},
     ),
     "dqn": Entry(
-        summary="deep Q-learning of single decisions",
         module="mlgokit.algorithms.dqn",
         kinds=DISCRETE,
         presets={"default": DqnConfig()},
         reference={"inline-size": DQN_REFERENCE},
     ),
     "effect-regression": Entry(
-        summary="regression of what each decision changes in bytes, decided by its sign",
         module="mlgokit.algorithms.effect_learner",
         kinds=BINARY_ONLY,
         presets={"default": EffectRegressionConfig(), "random": EFFECT_RANDOM, "small": EFFECT_SMALL},
@@ -156,7 +151,6 @@ LEARNERS: dict[str, Entry] = {
         fits_normaliser=True,
     ),
     "es": Entry(
-        summary="evolution strategies: perturbed networks, antithetic or by CMA-ES",
         module="mlgokit.algorithms.es",
         kinds=ALL_KINDS,
         presets={
@@ -179,19 +173,16 @@ LEARNERS: dict[str, Entry] = {
         reference={"inline-size": ES_REFERENCE, "regalloc-eviction": ES_REFERENCE_EVICTION},
     ),
     "bc-max": Entry(
-        summary="imitation of the best of several advisors, context by context",
         module="mlgokit.algorithms.bc_max",
         kinds=ALL_KINDS,
         presets={"default": BcMaxConfig()},
     ),
     "local-search": Entry(
-        summary="local search over single decisions, and imitation of the result",
         module="mlgokit.algorithms.local_search",
         kinds=BINARY_ONLY,
         presets={"default": LocalSearchConfig()},
     ),
     "ppo": Entry(
-        summary="proximal policy optimization: clipped policy gradient",
         module="mlgokit.algorithms.ppo",
         kinds=ALL_KINDS,
         presets={"default": PpoConfig()},

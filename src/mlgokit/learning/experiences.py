@@ -39,14 +39,12 @@ class Collected:
     Attributes:
         experiences: experiences of the successful compilations, in the order of the proposals.
         rewards: [number of experiences] reward of each, as by :meth:`Baselines.reward`.
-        compilations: number of compilations that were asked for.
         failures: number of failed compilations by reason.
         user_seconds: processor time of the compilers, cached compilations included.
     """
 
     experiences: tuple[Experience, ...]
     rewards: Floats
-    compilations: int
     failures: dict[str, int]
     user_seconds: float
 
@@ -154,7 +152,6 @@ def compile_proposals(
             _make_experience(task, runs[item], proposals[item.proposal], item, bases) for item in distinct
         ),
         rewards=np.array([baselines.reward(item.index, runs[item]) for item in distinct]),
-        compilations=len(items),
         failures=dict(failures),
         user_seconds=sum(run.user_seconds for run in runs.values()),
     )

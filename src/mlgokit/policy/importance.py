@@ -189,24 +189,19 @@ def changes_from_typical(policy: Policy, values: npt.NDArray[Any]) -> Doubles:
 
 def _decisions(policy: Policy, questions: Questions) -> npt.NDArray[Any]:
     """Compute the decision [N] for each observation: yes or no, a column, or a unit number."""
-    parts = [
-        _part_decisions(policy, questions.values[begin : begin + _CHUNK], questions.mask, begin)
-        for begin in range(0, len(questions), _CHUNK)
-    ]
+    chunks = [slice(begin, begin + _CHUNK) for begin in range(0, len(questions), _CHUNK)]
+    mask = questions.mask
+    parts = [_part_decisions(policy, questions.values[part], None if mask is None else mask[part]) for part in chunks]
     return np.concatenate(parts)
 
 
-def _part_decisions(
-    policy: Policy, values: npt.NDArray[Any], mask: npt.NDArray[np.bool_] | None, begin: int
-) -> npt.NDArray[Any]:
-    """Compute the decisions for a chunk of observations, which begins at position ``begin``."""
+def _part_decisions(policy: Policy, values: npt.NDArray[Any], mask: npt.NDArray[np.bool_] | None) -> npt.NDArray[Any]:
+    """Compute the decisions for a chunk of observations."""
     match policy.output.advice_kind:
         case AdviceKind.BINARY:
             return policy.preferences(values) > 0
         case AdviceKind.MASKED_CHOICE:
-            return _legal_logits(policy, values, None if mask is None else mask[begin : begin + len(values)]).argmax(
-                axis=1
-            )
+            return _legal_logits(policy, values, mask).argmax(axis=1)
         case AdviceKind.REAL:
             return policy.units(values)
 
