@@ -244,6 +244,7 @@ def test_without_jax_training_says_so_before_it_compiles(
 def test_zero_iterations_and_zero_workers_are_refused(tmp_path: Path, corpus: Path, compiled: list[str]):
     with pytest.raises(UsageError, match=r"^--iterations: expected at least 1, found 0; "):
         train.run(train.Train(corpus=corpus, output=tmp_path / "train", learning=Learning(iterations=0)))
+    assert not (tmp_path / "train").exists(), "or the right options were those of another training"
     with pytest.raises(UsageError, match=r"^workers: expected at least one, found 0; "):
         trace.run(trace.Trace(corpus=corpus, output=tmp_path / "trace", compiler=CompilerOptions(workers=0)))
     assert compiled == []

@@ -31,7 +31,7 @@ from mlgokit.commands.options import (
 from mlgokit.corpus.build_notes import warn_about_levels
 from mlgokit.corpus.identity import known_contents, training_modules
 from mlgokit.files import atomic_write, remove_leftovers
-from mlgokit.learning.loop import learn
+from mlgokit.learning.loop import check_training, learn
 from mlgokit.learning.page import training_page
 from mlgokit.learning.record import FORMAT, FORMAT_VERSION, TrainingRecord
 from mlgokit.learning.settings import LIKE_PRESET, Learning
@@ -104,6 +104,7 @@ def run(config: Train, *, report: Report = say_nothing) -> Trained:
     deadline = time.monotonic() + 60 * config.minutes
     edits = config.changes.edits()
     algorithm, learning = _algorithm_and_preset(config)
+    check_training(PROBLEMS[config.problem], algorithm, learning)
     with open_workspace(
         config.output,
         corpus=config.corpus,

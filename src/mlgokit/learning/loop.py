@@ -7,6 +7,7 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from mlgokit.algorithms.registry import TRIALS
 from mlgokit.compiler.request import Compiler
@@ -55,6 +56,18 @@ def source_of(problem: Problem, preset: str) -> LabelSource:
     return FROM_TRIALS.get((problem.name, None)) or FROM_TRIALS.get((problem.name, preset)) or ROLLOUTS
 
 
+def check_training(problem: Problem, algorithm: str, config: Learning) -> Any:
+    """Check the options of a training before it writes anything, and return the settings of its algorithm.
+
+    Raises:
+        InputError: the policy to start from cannot be read.
+        UsageError: the settings contradict themselves or do not apply.
+    """
+    settings = source_of(problem, config.preset).check(problem, algorithm, config)
+    check_learning(config.resolve(algorithm))
+    return settings
+
+
 def learn(
     compiler: Compiler,
     modules: Sequence[Module],
@@ -86,9 +99,8 @@ def learn(
         UsageError: the settings contradict themselves or do not apply, or no policy improves on LLVM.
     """
     source = source_of(problem, config.preset)
-    settings = source.check(problem, algorithm, config)
+    settings = check_training(problem, algorithm, config)
     config = config.resolve(algorithm)
-    check_learning(config)
     check_ready(modules)
     training = Training(
         compiler=compiler,

@@ -233,7 +233,8 @@ def _parse_value(kind: Any, old: object, text: str, shown: str) -> object:
     for read in (str, json.loads):
         with contextlib.suppress(InputError, ValueError, RecursionError):
             return decode(kind, read(text), shown)
-    example = repr(old.value if isinstance(old, enum.Enum) else old)
+    value = old.value if isinstance(old, enum.Enum) else old
+    example = value if isinstance(value, str) else json.dumps(value)
     raise UsageError(f"--setting {shown}: expected a value such as {example}, found {text!r}; correct it")
 
 
