@@ -87,6 +87,35 @@ def test_what_evolution_strategies_are_told(bindings: list[str], wanted: dict[st
     assert {name: getattr(es, name) for name in wanted} == wanted
 
 
+RECURRENT = """
+train_eval.agent_config_type=@agents.{agent}
+train_eval.batch_size=64
+train_eval.train_sequence_length=16
+create_agent.policy_network = @q_rnn_network.QRnnNetwork
+QRnnNetwork.preprocessing_combiner=@tf.keras.layers.Concatenate()
+QRnnNetwork.input_fc_layer_params=(20, 10)
+QRnnNetwork.lstm_size=({units},)
+QRnnNetwork.output_fc_layer_params=({after})
+QRnnNetwork.activation_fn=@tf.keras.activations.relu
+"""
+
+
+@pytest.mark.parametrize(("agent", "algorithm"), [("BCAgentConfig", "behavioural-cloning"), ("DQNAgentConfig", "dqn")])
+def test_a_recurrent_network_is_read(tmp_path: Path, agent: str, algorithm: str):
+    (tmp_path / "rnn.gin").write_text(RECURRENT.format(agent=agent, units=10, after=""))
+    found = settings_of_gin(read_gin([tmp_path / "rnn.gin"]))
+    assert (found.algorithm, found.left_out) == (algorithm, ())
+    changed = [word.removeprefix("--setting=") for word in found.options if word.startswith("--setting=")]
+    settings = settings_of(algorithm, "reference", changed)
+    network = getattr(settings, "imitation", settings)
+    assert (network.hidden, network.recurrent, network.sequence, network.batch) == ((20, 10), 10, 16, 64)
+    assert getattr(network, "dropout", 0.0) == 0.0
+    # Several LSTMs, or layers between the LSTM and the last one, have no counterpart.
+    (tmp_path / "rnn.gin").write_text(RECURRENT.format(agent=agent, units="10, 5", after="40,"))
+    left_out = settings_of_gin(read_gin([tmp_path / "rnn.gin"])).left_out
+    assert {"QRnnNetwork.lstm_size = (10, 5)", "QRnnNetwork.output_fc_layer_params = (40,)"} <= set(left_out)
+
+
 @pytest.mark.parametrize("used", [True, False])
 def test_random_network_distillation_counts_where_it_is_used(used: bool):
     bindings = [

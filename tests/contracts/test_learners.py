@@ -12,9 +12,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mlgokit.algorithms.config import DistillationConfig, EffectConfig, EffectRegressionConfig, PpoConfig
+from mlgokit.algorithms.config import (
+    BcConfig,
+    DistillationConfig,
+    DqnConfig,
+    EffectConfig,
+    EffectRegressionConfig,
+    ImitationConfig,
+    PpoConfig,
+)
 from mlgokit.algorithms.learner import Experience, Learner, Proposal, State, Task, state_bytes, state_from_bytes
-from mlgokit.algorithms.registry import LEARNERS, make_learner
+from mlgokit.algorithms.registry import LEARNERS, check_recurrent, make_learner
 from mlgokit.errors import InputError, UsageError
 from mlgokit.policy.network import Policy
 from mlgokit.policy.normaliser import fit_signed_log
@@ -373,6 +381,33 @@ def test_ppo_keeps_its_bonus_for_the_unseen_in_a_checkpoint():
     assert state_bytes(rest, learner="ppo") == state_bytes(whole, learner="ppo")
     plain, _ = learn(make_learner("ppo", task_of(world)), world, compilations=10**6, turns=1)
     assert not [name for name in plain if name.startswith("distillation")]
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("behavioural-cloning", BcConfig(imitation=ImitationConfig(recurrent=4, steps=5))),
+        ("dqn", DqnConfig(recurrent=4, modules=5, steps=5)),
+    ],
+)
+def test_a_recurrent_network_is_in_the_checkpoint(name: str, settings: Any):
+    world = make_world(AdviceKind.BINARY, modules=5, seed=3)
+    learner = make_learner(name, task_of(world), settings)
+
+    whole, _ = learn(learner, world, compilations=10**6, turns=2)
+    half, _ = learn(learner, world, compilations=10**6, turns=1)
+    stored = state_from_bytes(state_bytes(half, learner=name), learner=name)
+    rest, _ = learn(learner, world, compilations=10**6, turns=1, state=stored)
+
+    assert state_bytes(rest, learner=name) == state_bytes(whole, learner=name)
+    assert learner.best({key: value for key, value in rest.items() if key != "turn"}).recurrent == 4
+
+
+def test_other_learners_and_problems_refuse_a_recurrent_network():
+    for name, problem in (("ppo", "inline-size"), ("local-search", "inline-size"), ("dqn", "regalloc-eviction")):
+        with pytest.raises(UsageError, match=f"algorithm {name}: expected one of behavioural-cloning, dqn, bc-max and"):
+            check_recurrent(name, problem, 3)
+        check_recurrent(name, problem, 0)
 
 
 @pytest.mark.parametrize(("name", "kind"), CASES)

@@ -6,7 +6,7 @@ from mlgokit.algorithms.config import PPO_REFERENCE, BcConfig, Credit, RangeTria
 from mlgokit.compiler.objects.measure import Objective
 from mlgokit.errors import UsageError
 from mlgokit.learning.loop import source_of
-from mlgokit.learning.settings import Learning, check_learning, find_replaced_option, settings_of
+from mlgokit.learning.settings import Learning, check_learning, check_network, find_replaced_option, settings_of
 from mlgokit.problems import PROBLEMS
 
 
@@ -64,6 +64,14 @@ def test_settings_of_a_preset_are_changed_by_name():
 def test_what_cannot_be_changed_is_said(algorithm: str, preset: str, change: str, message: str):
     with pytest.raises(UsageError, match=message):
         settings_of(algorithm, preset, [change] if change else [])
+
+
+@pytest.mark.parametrize("change", ["recurrent=-1", "recurrent=5000", "hidden=[]", "sequence=0"])
+def test_an_lstm_has_layers_before_it_and_windows(change: str):
+    assert check_network(settings_of("dqn", "default", [])) == 0
+    assert check_network(settings_of("dqn", "default", ["recurrent=3"])) == 3
+    with pytest.raises(UsageError, match="--setting recurrent: expected 1 to 4096 units after at least one hidden la"):
+        check_network(settings_of("dqn", "default", ["recurrent=3", change]))
 
 
 @pytest.mark.parametrize(

@@ -133,7 +133,14 @@ def driver(
 
 
 def make_policy(
-    output: OutputKind, *, weight: float, quantile: bool, gated: bool, doubt: float, rng: np.random.Generator
+    output: OutputKind,
+    *,
+    weight: float,
+    quantile: bool,
+    gated: bool,
+    doubt: float,
+    rng: np.random.Generator,
+    recurrent: int = 0,
 ) -> Policy:
     count, members = int(rng.integers(1, 6)), int(rng.integers(1, 4))
     usual = rng.normal(size=(500, count)) * 100
@@ -143,6 +150,9 @@ def make_policy(
     if isinstance(normaliser, Quantile) and rng.random() < 0.5:
         normaliser = replace(normaliser, nan=float(rng.choice([BELOW_LARGEST, -7.5])))
     widths = [normaliser.width, int(rng.integers(1, 70)), int(rng.integers(1, 20)), output.width]
+    shapes = list(itertools.pairwise(widths))
+    if recurrent:
+        shapes[2:] = [(widths[2] + recurrent, 4 * recurrent), (recurrent, output.width)]
     return Policy(
         problem=PROBLEM_OF[output].name,
         features=tuple("abcdef"[:count]),
@@ -152,8 +162,9 @@ def make_policy(
                 np.clip(rng.normal(size=(members, inputs, outputs)) * weight, -3e38, 3e38).astype(np.float32),
                 rng.normal(size=(members, outputs)).astype(np.float32),
             )
-            for inputs, outputs in itertools.pairwise(widths)
+            for inputs, outputs in shapes
         ),
+        recurrent=recurrent,
         output=output,
         bytes_per_unit=3.0,
         caution=0.5 if output is OutputKind.COLUMN_LOGIT else 0.0,
@@ -186,8 +197,12 @@ def evaluated(policy: Policy, rows: npt.NDArray[np.float64], exploration: Explor
     return found
 
 
-@pytest.mark.parametrize("output", list(OutputKind), ids=lambda output: output.value)
-def test_the_plugins_numbers_are_numpys(driver: Path, tmp_path: Path, output: OutputKind) -> None:
+@pytest.mark.parametrize(
+    ("output", "recurrent"),
+    [*((output, False) for output in OutputKind), (OutputKind.LOGITS, True)],
+    ids=[*(output.value for output in OutputKind), "recurrent"],
+)
+def test_the_plugins_numbers_are_numpys(driver: Path, tmp_path: Path, output: OutputKind, recurrent: bool) -> None:
     rng = np.random.default_rng(5)
     explorations = [(0.0, 0.0), (0.5, 0.0), (3.0, 0.3), (1e-3, 1.0)]
     effects = output is OutputKind.EFFECT_BYTES
@@ -201,7 +216,10 @@ def test_the_plugins_numbers_are_numpys(driver: Path, tmp_path: Path, output: Ou
         (False, True) if effects else (False,),
         (0.0, 0.7) if effects or output is OutputKind.COLUMN_EFFECT else (0.0,),
     ):
-        policy = make_policy(output, weight=weight, quantile=quantile, gated=gated, doubt=doubt, rng=rng)
+        policy = make_policy(
+            output, weight=weight, quantile=quantile, gated=gated, doubt=doubt, rng=rng,
+            recurrent=int(rng.integers(1, 13)) if recurrent else 0,
+        )  # fmt: skip
         flip_probability = 0.0 if output.advice_kind is AdviceKind.REAL else flip
         exploration = Exploration(temperature=temperature, flip_probability=flip_probability)
         shape = (ROWS, len(policy.features))

@@ -9,10 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mlgokit.errors import PolicyError
+from mlgokit.errors import PolicyError, UsageError
+from mlgokit.policy.importance import check_explained
 from mlgokit.policy.network import Gate, Layer, OutputKind, Policy, Stage
 from mlgokit.policy.normaliser import BELOW_LARGEST, Quantile, SignedLog
 from mlgokit.policy.store import join_parts, load_policy, policy_bytes, save_policy
+from mlgokit.policy.targets import check_exportable_to_llvm
 
 PROBLEM_OF = {
     OutputKind.EFFECT_BYTES: "inline-size",
@@ -247,13 +249,17 @@ def rewritten(data: bytes, **changes: object) -> bytes:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"format_version": 8}, "expected format version 1 to 7, found 8"),
+        ({"format_version": 9}, "expected format version 1 to 8, found 9"),
+        (
+            {"format_version": 8, "recurrent": 3},
+            "expected 1 to 4096 units, in at least 3 layers with logits for inline",
+        ),
         ({"format_version": 7}, "expected 1 to 16 descriptions as parts, found 0"),
         ({"format_version": 7, "parts": [{}, 1]}, "expected 1 to 16 descriptions as parts, found 2"),
-        ({"format_version": 7, "parts": [{}]}, "expected format version 1 to 6 of each part, found None"),
+        ({"format_version": 7, "parts": [{}]}, "expected format version 1 to 6 or 8 of each part, found None"),
         (
             {"format_version": 7, "parts": [{"format_version": 7}]},
-            "expected format version 1 to 6 of each part, found 7",
+            "expected format version 1 to 6 or 8 of each part, found 7",
         ),
         ({"format_version": 2}, r"its tensors do not fit its description \('gate_feature'\)"),
         (GATED | {"gate_feature": "c"}, "gate_feature: expected one of the features, found 'c'"),
@@ -279,6 +285,67 @@ def test_a_wrong_description_is_named(tmp_path: Path, changes: dict[str, object]
     path.write_bytes(rewritten(policy_bytes(make_policy()), **changes))
     with pytest.raises(PolicyError, match=message):
         load_policy(path)
+
+
+def make_recurrent(units: int = 4) -> Policy:
+    """A policy of logits with an LSTM before its last layer."""
+    rng = np.random.default_rng(6)
+    policy = make_policy(output=OutputKind.LOGITS)
+    shapes = [(5 + units, 4 * units), (units, 2)]
+    layers = tuple(
+        Layer(rng.normal(size=(3, *shape)).astype(np.float32), rng.normal(size=(3, shape[1])).astype(np.float32))
+        for shape in shapes
+    )
+    return replace(policy, layers=(policy.layers[0], *layers), recurrent=units)
+
+
+def test_a_recurrent_policy_is_loaded_as_it_was(tmp_path: Path) -> None:
+    policy = make_recurrent()
+    save_policy(policy, tmp_path / "p.policy")
+    again = load_policy(tmp_path / "p.policy")
+    assert (again.recurrent, policy_bytes(again)) == (4, policy_bytes(policy))
+    values = np.random.default_rng(2).integers(-50, 50, (20, 2))
+    np.testing.assert_array_equal(policy.answers(values), again.answers(values))
+    parts = join_parts([policy, replace(make_policy(), targets=("arm",)), replace(policy, stage="link")])
+    save_policy(parts, tmp_path / "parts.policy")
+    assert [part.recurrent for part in load_policy(tmp_path / "parts.policy").parts] == [4, 0, 4]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"recurrent": 0}, "recurrent: expected 1 to 4096 units, .*, found 0 in 3 layers with logits for inline-size"),
+        ({"recurrent": 3}, "layer1.weight: expected finite float32 .*, found"),
+        ({"recurrent": "4"}, "recurrent: expected a whole number"),
+        ({"problem": "pass-selection"}, "with logits for inline-size, found 4 in 3 layers with logits for pass-selec"),
+        ({"format_version": 5}, "its tensors do not fit its description"),
+    ],
+)
+def test_a_wrong_lstm_is_named(tmp_path: Path, changes: dict[str, object], message: str) -> None:
+    path = tmp_path / "p.policy"
+    path.write_bytes(rewritten(policy_bytes(make_recurrent()), **changes))
+    with pytest.raises(PolicyError, match=message):
+        load_policy(path)
+
+
+def test_memory_goes_from_row_to_row_and_begins_anew_without_one() -> None:
+    policy = make_recurrent()
+    values = np.random.default_rng(2).integers(-50, 50, (12, 2))
+    whole = policy.preferences(values)
+    memory = policy.start_memory()
+    one_by_one = [float(policy.preferences(row[None], None, memory)[0]) for row in values]
+    assert one_by_one == whole.tolist()
+    assert policy.preferences(values).tolist() == whole.tolist()
+    alone = [float(policy.preferences(row[None])[0]) for row in values]
+    assert alone[0] == whole[0]
+    assert alone[1:] != whole[1:].tolist()
+
+
+def test_what_has_no_memory_takes_no_recurrent_policy() -> None:
+    with pytest.raises(PolicyError, match="policy p: expected a network of dense layers, found an LSTM, whose state"):
+        check_exportable_to_llvm(make_recurrent(), "p")
+    with pytest.raises(UsageError, match="importance: expected a policy that decides by one observation, found a rec"):
+        check_explained(make_recurrent())
 
 
 def make_parts() -> tuple[Policy, Policy]:

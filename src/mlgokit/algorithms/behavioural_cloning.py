@@ -45,5 +45,5 @@ def _agreement(task: Task, policy: Policy, rows: imitation.Rows) -> dict[str, fl
     """Compute the share of binary decisions in which the policy agrees with the rule; empty for other advice."""
     if task.kind is not AdviceKind.BINARY or not rows:
         return {}
-    alike: npt.NDArray[np.bool_] = (policy.preferences(rows["features"]) > 0) == (rows["decisions"] > 0)
+    alike: npt.NDArray[np.bool_] = (imitation.preferences(policy, rows) > 0) == (rows["decisions"] > 0)
     return {"agreement": float(alike.mean())}

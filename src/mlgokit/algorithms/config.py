@@ -117,12 +117,17 @@ class ImitationConfig:
 
     hidden: tuple[int, ...] = (40, 40, 20)
     """Widths of the hidden layers."""
+    recurrent: int = 0
+    """Units of an LSTM between the hidden layers and the last one, such as 10; 0 for none. Inlining by
+    behavioural-cloning and bc-max only."""
+    sequence: int = 16
+    """Decisions in one window of a recurrent network, through which gradients go."""
     steps: int = 200
     """Minimum gradient steps in one iteration."""
     epochs: int = 0
     """Minimum epochs over all decisions in one iteration."""
     batch: int = 256
-    """Decisions in one gradient step."""
+    """Decisions in one gradient step; windows, for a recurrent network."""
     learning_rate: float = 1e-3
     """Learning rate of Adam."""
     dropout: float = 0.0
@@ -290,12 +295,16 @@ class DqnConfig:
     """Exploring compilations in one iteration; with component credit each needs a base as well."""
     credit: Credit = Credit.COMPONENT
     """Credit assignment: the score that a decision is rewarded for."""
+    recurrent: int = 0
+    """Units of an LSTM between the hidden layers and the last one, such as 10; 0 for none. Inlining only."""
+    sequence: int = 8
+    """Decisions in one window of a recurrent network, through which gradients go."""
     epsilon: float = 0.15
     """Epsilon of the greedy exploration: probability of a flip, or of a draw from all legal columns."""
     remembered: int = 50_000
     """Capacity of the replay buffer in decisions."""
     batch: int = 256
-    """Decisions in one gradient step."""
+    """Decisions in one gradient step; windows, for a recurrent network."""
     steps: int = 150
     """Gradient steps in one iteration."""
     learning_rate: float = 1e-3

@@ -34,8 +34,11 @@ def make(task: Task, settings: DqnConfig) -> Learner:
     """Make the DQN learner: it explores epsilon-greedily around its policy, and fits Q-values to a replay buffer."""
     optimiser = _optimiser(settings)
 
+    def initial(rng: np.random.Generator) -> network.Parameters:
+        return network.initial(task, settings.hidden, rng, recurrent=settings.recurrent)
+
     def start(rng: np.random.Generator) -> State:
-        parameters = network.initial(task, settings.hidden, rng)
+        parameters = initial(rng)
         return {
             **network.pack("parameters", parameters),
             **network.pack("optimiser", optimiser.init(parameters)),
@@ -43,7 +46,7 @@ def make(task: Task, settings: DqnConfig) -> Learner:
         }
 
     def current(state: State) -> network.Parameters:
-        return network.unpack("parameters", state, network.initial(task, settings.hidden, np.random.default_rng(0)))
+        return network.unpack("parameters", state, initial(np.random.default_rng(0)))
 
     def best(state: State) -> Policy:
         return network.to_policy(task, current(state))
@@ -64,18 +67,22 @@ def make(task: Task, settings: DqnConfig) -> Learner:
     ) -> tuple[State, dict[str, float]]:
         drawn = [one for one in experiences if np.any(proposals[one.proposal].flip_probability > 0)]
         rewards, averages = decision_rewards(drawn, settings.credit, state, settings.decay)
-        memory = extend_buffer(state, drawn, rewards, settings)
+        parameters = current(state)
+        episodes = network.recurrent_units(parameters) > 0
+        memory = extend_buffer(state, drawn, rewards, settings, episodes=episodes)
         state = {**state, **{name: averages[name] for name in initial_averages()}}
         state |= {_MEMORY + name: value for name, value in memory.items()}
         metrics = {"gain": relative_gain(experiences)}
-        if not memory or not len(memory["reward"]):
+        if not memory or not np.sum(memory.get("weight", np.ones(len(memory["reward"])))):
             return state, metrics
-        parameters = current(state)
+        data = _inputs(task, memory)
+        if episodes:
+            data = network.cut_windows(data, np.cumsum(memory["begins"]), settings.sequence)
         fitted, optimiser_state, losses = _fit(
             parameters,
             network.unpack("optimiser", state, optimiser.init(parameters)),
-            network.pad_rows(_inputs(task, memory)),
-            rng.integers(0, len(memory["reward"]), (settings.steps, settings.batch), dtype=np.int32),
+            network.pad_rows(data),
+            rng.integers(0, len(data["reward"]), (settings.steps, settings.batch), dtype=np.int32),
             kind=task.kind,
             settings=settings,
         )
@@ -90,11 +97,17 @@ def _optimiser(settings: DqnConfig) -> optax.GradientTransformation:
 
 
 def extend_buffer(
-    state: State, experiences: Sequence[Experience], rewards: Sequence[npt.NDArray[np.float64]], settings: DqnConfig
+    state: State,
+    experiences: Sequence[Experience],
+    rewards: Sequence[npt.NDArray[np.float64]],
+    settings: DqnConfig,
+    *,
+    episodes: bool = False,
 ) -> dict[str, npt.NDArray[Any]]:
     """Append decisions with a reward to the replay buffer, and keep the latest ``settings.remembered`` of them.
 
-    ``other`` is the decision that the reward compares with, or -1.
+    ``other`` is the decision that the reward compares with, or -1. With ``episodes``, those of a recurrent network, the
+    decisions between them are kept, too, with the ``weight`` 0, and ``begins`` is 1 where a compilation begins.
     """
     parts = [{name.removeprefix(_MEMORY): value for name, value in state.items() if name.startswith(_MEMORY)}]
     for experience, reward in zip(experiences, rewards, strict=True):
@@ -105,14 +118,18 @@ def extend_buffer(
                 continue
             keep = experience.component >= 0
             other = experience.base_decisions
-        parts.append(
-            {
-                "features": experience.features[keep],
-                "decisions": experience.decisions[keep].astype(np.int64),
-                "other": other[keep].astype(np.int64),
-                "reward": reward[keep],
-            }
-        )
+        marks: dict[str, npt.NDArray[Any]] = {}
+        if episodes:
+            marks = {"weight": keep.astype(np.float32), "begins": (np.arange(len(keep)) == 0).astype(np.int64)}
+            keep = np.ones(len(reward), bool)
+        row: dict[str, npt.NDArray[Any]] = {
+            **marks,
+            "features": experience.features[keep],
+            "decisions": experience.decisions[keep].astype(np.int64),
+            "other": other[keep].astype(np.int64),
+            "reward": reward[keep],
+        }
+        parts.append(row)
     parts = [part for part in parts if part]
     names = parts[0] if parts else ()
     return {name: np.concatenate([part[name] for part in parts])[-settings.remembered :] for name in names}
@@ -122,8 +139,10 @@ def _inputs(task: Task, memory: dict[str, npt.NDArray[Any]]) -> dict[str, npt.ND
     """Make the arrays of a fit from the replay buffer: normalised inputs, and rewards over their root mean square."""
     features = memory["features"]
     flat = task.normaliser.apply(features.reshape(-1, features.shape[-1]))
-    scale = max(float(np.sqrt(np.square(memory["reward"]).mean())), 1e-9)
+    weight = memory.get("weight")
+    scale = max(float(np.sqrt(np.average(np.square(memory["reward"]), weights=weight))), 1e-9)
     return {
+        **({} if weight is None else {"weight": weight}),
         "inputs": flat.reshape(*features.shape[:-1], task.normaliser.width),
         "decisions": memory["decisions"].astype(np.int32),
         "other": memory["other"].astype(np.int32),
@@ -132,10 +151,15 @@ def _inputs(task: Task, memory: dict[str, npt.NDArray[Any]]) -> dict[str, npt.ND
 
 
 def values(kind: AdviceKind, parameters: network.Parameters, inputs: Any) -> Any:
-    """Compute the Q-values [B, A] of B inputs, averaged over the ensemble; A is 2, or the number of columns."""
+    """Compute the Q-values [B, A] of B inputs, averaged over the ensemble; A is 2, or the number of columns.
+
+    Of windows [B, S, W], which a recurrent network takes, the values are [B, S, A].
+    """
     if kind is AdviceKind.MASKED_CHOICE:
         return network.answers(parameters, inputs).mean(axis=0)
-    return network.outputs(parameters, inputs[None]).mean(axis=0)
+    length = inputs.shape[-2] if network.recurrent_units(parameters) else 1
+    found = network.outputs(parameters, inputs.reshape(1, -1, inputs.shape[-1]), length=length).mean(axis=0)
+    return found.reshape(*inputs.shape[:-1], -1)
 
 
 @partial(jax.jit, static_argnames=("kind", "settings"))
@@ -149,10 +173,11 @@ def _fit(parameters: Any, optimiser_state: Any, data: Any, order: Any, *, kind: 
 
         def loss(parameters: network.Parameters) -> Any:
             q_values = values(kind, parameters, batch["inputs"])
-            taken = jnp.take_along_axis(q_values, batch["decisions"][:, None], axis=1)[:, 0]
-            other = jnp.take_along_axis(q_values, jnp.maximum(batch["other"], 0)[:, None], axis=1)[:, 0]
+            taken = jnp.take_along_axis(q_values, batch["decisions"][..., None], axis=-1)[..., 0]
+            other = jnp.take_along_axis(q_values, jnp.maximum(batch["other"], 0)[..., None], axis=-1)[..., 0]
             difference = jnp.where(batch["other"] >= 0, taken - other, taken)
-            return optax.huber_loss(difference, batch["reward"]).mean()
+            losses, weight = optax.huber_loss(difference, batch["reward"]), batch.get("weight")
+            return losses.mean() if weight is None else (losses * weight).sum() / jnp.maximum(weight.sum(), 1)
 
         value, gradient = jax.value_and_grad(loss)(parameters)
         updates, optimiser_state = optimiser.update(gradient, optimiser_state, parameters)

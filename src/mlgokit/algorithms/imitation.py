@@ -15,7 +15,7 @@ import optax
 
 from mlgokit.algorithms import network
 from mlgokit.algorithms.config import ImitationConfig
-from mlgokit.algorithms.learner import Experience, Ints, Proposal, State, Task
+from mlgokit.algorithms.learner import Experience, Floats, Ints, Proposal, State, Task
 from mlgokit.algorithms.rewards import relative_gain
 from mlgokit.policy.network import Policy
 from mlgokit.spec import AdviceKind
@@ -34,7 +34,7 @@ Rows = Mapping[str, npt.NDArray[Any]]
 
 def start(task: Task, settings: ImitationConfig, rng: np.random.Generator) -> State:
     """Make the first state: parameters and optimiser, no decisions, and no module visited."""
-    parameters = network.initial(task, settings.hidden, rng)
+    parameters = network.initial(task, settings.hidden, rng, recurrent=settings.recurrent)
     return {
         _VISITED: np.zeros(task.modules, bool),
         **network.pack("parameters", parameters),
@@ -44,7 +44,10 @@ def start(task: Task, settings: ImitationConfig, rng: np.random.Generator) -> St
 
 def parameters_of(task: Task, settings: ImitationConfig, state: State) -> network.Parameters:
     """Unpack the parameters in ``state``."""
-    return network.unpack("parameters", state, network.initial(task, settings.hidden, np.random.default_rng(0)))
+    rng = np.random.default_rng(0)
+    return network.unpack(
+        "parameters", state, network.initial(task, settings.hidden, rng, recurrent=settings.recurrent)
+    )
 
 
 def policy_of(task: Task, settings: ImitationConfig, state: State) -> Policy:
@@ -140,13 +143,31 @@ def fit(
     if "mask" in rows:
         data["mask"] = rows["mask"]
     parameters = parameters_of(task, settings, state)
+    if network.recurrent_units(parameters):
+        data = network.cut_windows(data, _episodes(rows), settings.sequence)
     optimiser_state = network.unpack("optimiser", state, _optimiser(settings).init(parameters))
-    steps = max(settings.steps, settings.epochs * (len(features) // settings.batch))
+    steps = max(settings.steps, settings.epochs * (len(data["decisions"]) // settings.batch))
     parameters, optimiser_state, losses = train(
         parameters, optimiser_state, data, steps, kind=task.kind, settings=settings, rng=rng
     )
     fitted = {**state, **network.pack("parameters", parameters), **network.pack("optimiser", optimiser_state)}
     return fitted, {"loss": float(losses.mean()), "decisions": float(len(features))}
+
+
+def _episodes(rows: Rows) -> Ints:
+    """Number the episodes of rows, each of which is one context of one compilation, in its order."""
+    module, context = rows["module"], rows["context"]
+    begins = (module[1:] != module[:-1]) | (context[1:] != context[:-1])
+    return np.cumsum(np.append(True, begins))
+
+
+def preferences(policy: Policy, rows: Rows) -> Floats:
+    """Compute a policy's preferences [N] for rows [N, F], which a recurrent one takes episode by episode."""
+    if not policy.recurrent:
+        return policy.preferences(rows["features"])
+    episode = _episodes(rows)
+    parts = np.split(rows["features"], np.flatnonzero(np.diff(episode)) + 1)
+    return np.concatenate([policy.preferences(part) for part in parts])
 
 
 def train(
@@ -160,6 +181,8 @@ def train(
     rng: np.random.Generator,
 ) -> tuple[network.Parameters, Any, npt.NDArray[np.float32]]:
     """Perform gradient steps on ``data``: ``inputs`` [N, ...], ``decisions`` and ``weight`` [N], perhaps ``mask``.
+
+    For a recurrent network N windows, with one more axis for the decisions in each.
 
     Returns:
         Parameters, the optimiser's state, and the loss of each step.
@@ -203,7 +226,7 @@ def _chunk(
         def loss(parameters: network.Parameters) -> Any:
             answer = network.answers(parameters, inputs, keys, settings.dropout)
             logs = network.log_probability(kind, answer, decisions, mask, 1.0)
-            return -(logs * weight).mean(axis=-1).sum()
+            return -(logs * weight).mean(axis=tuple(range(1, logs.ndim))).sum()
 
         value, gradient = jax.value_and_grad(loss)(parameters)
         updates, optimiser_state = optimiser.update(gradient, optimiser_state, parameters)

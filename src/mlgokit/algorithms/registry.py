@@ -32,6 +32,7 @@ from mlgokit.algorithms.config import (
 )
 from mlgokit.algorithms.learner import Learner, Task
 from mlgokit.errors import ToolError, UsageError
+from mlgokit.problems import INLINE_SIZE
 from mlgokit.spec import AdviceKind
 
 BINARY_ONLY = frozenset({AdviceKind.BINARY})
@@ -81,6 +82,7 @@ class Entry:
         trials: settings of the preset ``trials`` by problem, for problems that can be learned from trials of functions.
         loops: defaults of the training loop by preset, where they are not the ordinary ones.
         fits_normaliser: whether the learner fits its own normaliser, and so needs no trace with all features.
+        recurrent: whether the learner can train recurrent networks, of inlining.
     """
 
     module: str
@@ -91,6 +93,7 @@ class Entry:
     trials: Mapping[str, Any] = dataclasses.field(default_factory=dict[str, Any])
     loops: Mapping[str, LoopDefaults] = dataclasses.field(default_factory=dict[str, LoopDefaults])
     fits_normaliser: bool = False
+    recurrent: bool = False
 
     @property
     def preset_names(self) -> tuple[str, ...]:
@@ -135,11 +138,13 @@ LEARNERS: dict[str, Entry] = {
         presets={"default": BcConfig(), "small": BC_SMALL},
         reference={"inline-size": BC_REFERENCE, "regalloc-eviction": BC_REFERENCE_EVICTION},
         loops={"default": ONE_TURN},
+        recurrent=True,
     ),
     "dqn": Entry(
         module="mlgokit.algorithms.dqn",
         kinds=DISCRETE,
         presets={"default": DqnConfig()},
+        recurrent=True,
         reference={"inline-size": DQN_REFERENCE},
     ),
     "effect-regression": Entry(
@@ -176,6 +181,7 @@ LEARNERS: dict[str, Entry] = {
         module="mlgokit.algorithms.bc_max",
         kinds=ALL_KINDS,
         presets={"default": BcMaxConfig()},
+        recurrent=True,
     ),
     "local-search": Entry(
         module="mlgokit.algorithms.local_search",
@@ -246,6 +252,20 @@ def check_learner(name: str, problem: str, kind: AdviceKind) -> None:
         raise UsageError(
             f"algorithm {name}: expected an algorithm that learns {kind.value} advice, which {problem} needs, found "
             f"one that does not; use one of {able}"
+        )
+
+
+def check_recurrent(name: str, problem: str, units: int) -> None:
+    """Check that a learner can train a recurrent network for a problem; ``units`` is 0 for others.
+
+    Raises:
+        UsageError: it cannot.
+    """
+    if units and not (find_learner(name).recurrent and problem == INLINE_SIZE.name):
+        able = ", ".join(key for key, entry in LEARNERS.items() if entry.recurrent)
+        raise UsageError(
+            f"algorithm {name}: expected one of {able} and the problem {INLINE_SIZE.name} for a recurrent network, "
+            f"found {name} for {problem}; leave out the setting recurrent or the recurrent policy"
         )
 
 

@@ -17,6 +17,7 @@ _PROBLEMS = {
 }
 _ALGORITHMS = {"PPOAgentConfig": "ppo", "BCAgentConfig": "behavioural-cloning", "DQNAgentConfig": "dqn"}
 _NETWORKS = ("ActorDistributionNetwork", "QNetwork", "RegAllocNetwork")
+_RECURRENT = "QRnnNetwork."
 _RND = "RandomNetworkDistillation."
 _RND_USED = "train_eval.use_random_network_distillation"
 _DISTILLATION = {
@@ -107,6 +108,7 @@ _FIXED: Mapping[str, tuple[Value, ...]] = {
     "PPOAgent.value_clipping": (None,),
     "PPOAgent.value_function_l2_reg": (0.0,),
     "PPOAgent.value_pred_loss_coef": (0.0,),
+    "QRnnNetwork.output_fc_layer_params": ((),),
     "RegAllocPriorityRunner.launcher_path": (None, ""),
     "RegAllocRunner.launcher_path": (None, ""),
     "get_inlining_signature_spec.ir2vec_vocab_path": (None,),
@@ -237,8 +239,30 @@ def _take_network(rest: dict[str, Value], algorithm: str, settings: dict[str, st
         if algorithm and f"{network}.fc_layer_params" in rest:
             settings[f"{inner}hidden"] = _typed(rest.pop(f"{network}.fc_layer_params"))
         _take_dropout(rest, f"{network}.dropout_layer_params", inner, settings)
+    if algorithm in ("behavioural-cloning", "dqn") and f"{_RECURRENT}lstm_size" in rest:
+        _take_recurrent(rest, inner, settings)
+    for network in (*_NETWORKS, _RECURRENT.removesuffix(".")):
         if rest.get(f"{network}.activation_fn") == Reference("tf.keras.activations.relu"):
             del rest[f"{network}.activation_fn"]
+
+
+def _take_recurrent(rest: dict[str, Value], inner: str, settings: dict[str, str]) -> None:
+    """The layers before one LSTM, its units, and the length of the windows that it is trained on."""
+    found = rest[f"{_RECURRENT}lstm_size"]
+    units = cast("tuple[Value, ...]", found) if isinstance(found, tuple) else ()
+    if len(units) != 1:
+        return
+    del rest[f"{_RECURRENT}lstm_size"]
+    settings[f"{inner}recurrent"] = _typed(units[0])
+    for binding, name in (
+        (f"{_RECURRENT}input_fc_layer_params", "hidden"),
+        ("train_eval.train_sequence_length", "sequence"),
+    ):
+        if binding in rest:
+            settings[f"{inner}{name}"] = _typed(rest.pop(binding))
+    if inner:
+        # The preset's is that of the other network.
+        settings[f"{inner}dropout"] = "0.0"
 
 
 def _take_distillation(rest: dict[str, Value], algorithm: str, settings: dict[str, str]) -> None:

@@ -311,7 +311,8 @@ def _ask_policy(sites: list[ExplainedSite], judged: InlineDecisions, policy: Pol
             sites[place], preference=preference, members=policy.members, agree=int(agree[place])
         )
     places = [place for place, one in enumerate(sites[: len(judged)]) if one.differs]
-    if not places:
+    # What a recurrent policy answers also depends on the questions before.
+    if not places or policy.recurrent:
         return
     changes, typical = changes_from_typical(policy, values[places]), typical_values(policy.normaliser)
     for row, place in enumerate(places):

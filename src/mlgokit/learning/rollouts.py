@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from mlgokit.algorithms.learner import Learner, State, Task
-from mlgokit.algorithms.registry import LEARNERS, check_learner, make_learner
+from mlgokit.algorithms.registry import LEARNERS, check_learner, check_recurrent, make_learner
 from mlgokit.errors import CorpusError
 from mlgokit.learning.baselines import Baselines, compile_defaults
 from mlgokit.learning.experiences import Collected, compile_proposals
 from mlgokit.learning.run_folder import Counters, Row
-from mlgokit.learning.settings import Learning, refuse_options, settings_of
+from mlgokit.learning.settings import Learning, check_network, refuse_options, settings_of
 from mlgokit.learning.task import make_task, split_modules
 from mlgokit.learning.training import Learned, Training
 from mlgokit.learning.validation import (
@@ -54,6 +54,7 @@ class Rollouts:
         """
         settings = settings_of(algorithm, config.preset, config.setting, problem=problem.name)
         check_learner(algorithm, problem.name, problem.advice_kind)
+        check_recurrent(algorithm, problem.name, check_network(settings))
         if problem.by_regalloc_cost:
             refuse_options(config, ("objective",), where=f"for {problem.name}")
         if LEARNERS[algorithm].fits_normaliser:

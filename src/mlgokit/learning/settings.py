@@ -20,6 +20,7 @@ from mlgokit.decode import decode
 from mlgokit.errors import CorpusError, InputError, UsageError
 from mlgokit.files import digest_file
 from mlgokit.module import Module
+from mlgokit.policy.store import MOST_UNITS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,6 +208,27 @@ def settings_of(algorithm: str, preset: str, changes: Sequence[str], *, problem:
             raise UsageError(f"--setting {change}: expected name=value, found no '='; write it as modules=8")
         settings = _replace_setting(settings, name.strip(), value.strip(), shown=change)
     return settings
+
+
+def check_network(settings: Any) -> int:
+    """Check the settings of a recurrent network; return the units of its LSTM, 0 for other networks.
+
+    Raises:
+        UsageError: a number is out of range, or there is no hidden layer before the LSTM.
+
+    Example:
+        >>> check_network(settings_of("behavioural-cloning", "default", ["imitation.recurrent=10"]))
+        10
+    """
+    network = getattr(settings, "imitation", settings)
+    units = getattr(network, "recurrent", 0)
+    if units and not (0 < units <= MOST_UNITS and network.hidden and network.sequence > 0):
+        raise UsageError(
+            f"--setting recurrent: expected 1 to {MOST_UNITS} units after at least one hidden layer, and windows of at "
+            f"least 1 decision, found {units} units, hidden {list(network.hidden)} and sequence {network.sequence}; "
+            "correct it"
+        )
+    return units
 
 
 def _replace_setting(settings: Any, name: str, value: str, *, shown: str) -> Any:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from mlgokit.algorithms.learner import Task
-from mlgokit.algorithms.registry import LEARNERS
+from mlgokit.algorithms.registry import LEARNERS, check_recurrent
 from mlgokit.errors import PolicyError, UsageError
 from mlgokit.learning.baselines import Baselines
 from mlgokit.learning.settings import Learning
@@ -105,6 +105,7 @@ def _load_start(config: Learning, baselines: Baselines, algorithm: str) -> Polic
     """Load the policy to start from, converted to the kind of output that the learner has."""
     assert config.start is not None  # noqa: S101  (looked at by the caller)
     policy = restrict_to_targets(load_policy(config.start, problem=baselines.problem.name), baselines.modules)
+    check_recurrent(algorithm, policy.problem, policy.recurrent)
     own = config.features == "llvm"
     known = {name for name in baselines.available if not own or name in baselines.problem.feature_names}
     missing = [name for name in policy.features if name not in known]

@@ -18,7 +18,7 @@ from mlgokit.policy.exploration import (
     draw_priority,
     exploration_draws,
 )
-from mlgokit.policy.network import HEURISTIC_PREFERENCE, OutputKind, Policy
+from mlgokit.policy.network import HEURISTIC_PREFERENCE, Memory, OutputKind, Policy
 from mlgokit.policy.normaliser import Values
 from mlgokit.problems import PASS_FEATURES, PASS_SELECTION, PROBLEMS, header_defect
 from mlgokit.spec import AdviceKind
@@ -33,12 +33,14 @@ class PolicyAdvisor:
     """Decides as the plugin does with the same policy file and exploration, observation by observation.
 
     Random numbers depend on the observation (its context and number) alone, so the order of questions matters only for
-    a policy that may depart from the heuristic a limited number of times in one function.
+    a policy that may depart from the heuristic a limited number of times in one function, and for a recurrent one, to
+    which the observation with the number 0 begins a module.
     """
 
     policy: Policy
     exploration: Exploration = field(default_factory=Exploration)
     _departures: dict[str, int] = field(default_factory=dict[str, int], init=False, repr=False, compare=False)
+    _memories: dict[str, Memory] = field(default_factory=dict[str, Memory], init=False, repr=False, compare=False)
 
     def advise(self, observation: Observation) -> Advice:
         """Answer an observation with a decision; see :meth:`decide`."""
@@ -59,7 +61,8 @@ class PolicyAdvisor:
                 preference = -HEURISTIC_PREFERENCE
                 if policy.problem != PASS_SELECTION.name or self._knows_pass(observation):
                     rows = self._rows(observation, 1)
-                    preference = float(policy.preferences(rows, self._heuristic(observation))[0])
+                    memory = self._recall(observation) if policy.recurrent else None
+                    preference = float(policy.preferences(rows, self._heuristic(observation), memory)[0])
                 decision, logarithm = decide_binary(preference, exploration, choice, flip)
                 return int(decision), logarithm
             case AdviceKind.MASKED_CHOICE:
@@ -85,6 +88,12 @@ class PolicyAdvisor:
                     return float(np.float32(min(default, _LARGEST_PRIORITY))), 0.0
                 draw = draw_priority if policy.output is OutputKind.PRIORITY else draw_factor
                 return draw(float(policy.units(row)[0]), exploration, choice, flip)
+
+    def _recall(self, observation: Observation) -> Memory:
+        """Look up what a recurrent policy keeps of the decisions before in the same module."""
+        if not observation.index:
+            self._memories[observation.context] = self.policy.start_memory()
+        return self._memories.setdefault(observation.context, self.policy.start_memory())
 
     def _knows_pass(self, observation: Observation) -> bool:
         """Whether the policy decides about the pass of this observation: it has that pass's feature, or none of any."""

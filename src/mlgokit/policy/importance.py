@@ -77,8 +77,13 @@ def check_explained(policy: Policy) -> None:
     """Check that the importance of a policy's features can be measured.
 
     Raises:
-        UsageError: the policy predicts effects against the heuristic's column.
+        UsageError: the policy predicts effects against the heuristic's column, or is recurrent.
     """
+    if policy.recurrent:
+        raise UsageError(
+            "importance: expected a policy that decides by one observation, found a recurrent one, whose decisions "
+            "depend on all before them; name another policy"
+        )
     if policy.output is OutputKind.COLUMN_EFFECT:
         raise UsageError(
             f"importance: expected a policy for {policy.problem} with a logit for each column, found effects against "

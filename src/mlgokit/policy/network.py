@@ -163,6 +163,19 @@ class Layer:
     bias: npt.NDArray[np.float32]
 
 
+@dataclass(slots=True, kw_only=True)
+class Memory:
+    """What a recurrent policy keeps from one decision of a module to the next; zero before the first.
+
+    Attributes:
+        hidden: float32 [K, H] outputs of the LSTM at the decision before.
+        cell: float32 [K, H] its cells.
+    """
+
+    hidden: Floats
+    cell: Floats
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
     """Where a policy leaves decisions to LLVM: where the predicted effect is not larger than a margin.
@@ -185,7 +198,7 @@ class Policy:
         problem: name of the problem that the policy was trained for.
         features: names of the features, in the order of the normaliser's rows.
         normaliser: turns raw values into inputs.
-        layers: dense layers with ReLU between them.
+        layers: dense layers with ReLU between them; of a recurrent policy the one before the last is an LSTM.
         output: meaning of the last layer.
         bytes_per_unit: bytes (or other units of the score) in one unit of preference (effects only).
         caution: standard deviations of the members that are subtracted from a column's logit (column-logit only).
@@ -201,6 +214,9 @@ class Policy:
             live ranges the policy decides about at all (priority, log2-factor).
         targets: architectures that the policy decides for, as :func:`mlgokit.module.architecture_of` names them; for
             all others every decision is LLVM's, unless one of ``others`` is for them.
+        recurrent: number H of units of the LSTM, which has the weights [K, inputs + H, 4 H], last those of its own
+            outputs at the decision before, for the gates input, forget, cell and output; 0 for dense layers alone. The
+            decisions of a module then depend on those before (logits of inlining only).
         stage: whether it decides in whole compilations, or in what a linker compiles with link-time optimization.
         others: policies for the same problem and further architectures or the other stage, which are in the same file;
             they have none.
@@ -220,6 +236,7 @@ class Policy:
     mask: str = ""
     gate: Gate | None = None
     targets: tuple[str, ...] = USUAL_TARGETS
+    recurrent: int = 0
     stage: Stage = "compile"
     others: "tuple[Policy, ...]" = ()
     _first: FirstLayer | None = field(default=None, init=False, repr=False, compare=False)
@@ -257,35 +274,63 @@ class Policy:
         """Whether the policy may leave decisions to LLVM's heuristic, so that the heuristic's decision is needed."""
         return self.gate is not None or self.doubt > 0 or self.output is OutputKind.COLUMN_EFFECT
 
-    def answers(self, values: Values) -> Doubles:
+    def start_memory(self) -> Memory:
+        """Make the memory of a recurrent policy before the first decision of a module."""
+        shape = (self.members, self.recurrent)
+        return Memory(hidden=np.zeros(shape, np.float32), cell=np.zeros(shape, np.float32))
+
+    def answers(self, values: Values, memory: Memory | None = None) -> Doubles:
         """Compute each member's answer [K, N] for raw ``values`` [N, F].
 
-        An answer is an effect in bytes, the difference of the two logits, or the output itself.
+        An answer is an effect in bytes, the difference of the two logits, or the output itself. To a recurrent policy
+        the rows are decisions of one module, in their order.
+
+        Args:
+            values: [N, F] raw features.
+            memory: what a recurrent policy keeps of the decisions before, and is changed to what it keeps of these;
+                that of a module's beginning if not given.
         """
         hidden = self.integer_layer().apply(self.normaliser.apply(values))
+        dense = self.layers[1:-2] if self.recurrent else self.layers[1:]
         with np.errstate(over="ignore", invalid="ignore"):
-            for layer in self.layers[1:]:
-                hidden = np.where(hidden > 0, hidden, np.float32(0))
-                total = np.broadcast_to(layer.bias[:, None, :], (*hidden.shape[:2], layer.bias.shape[1])).copy()
-                # One input after the other: the plugin's order of additions, which a matrix product would not keep.
-                for column in range(layer.weight.shape[1]):
-                    total += hidden[:, :, column, None] * layer.weight[:, None, column, :]
-                hidden = total
+            for layer in dense:
+                hidden = _add_products(layer.bias, layer.weight, np.where(hidden > 0, hidden, np.float32(0)))
+            if self.recurrent:
+                hidden = self._recall(np.where(hidden > 0, hidden, np.float32(0)), memory or self.start_memory())
             wide = hidden.astype(np.float64)
             return wide[:, :, 1] - wide[:, :, 0] if self.output is OutputKind.LOGITS else wide[:, :, 0]
 
-    def preferences(self, values: Values, heuristic: npt.NDArray[np.bool_] | None = None) -> Doubles:
+    def _recall(self, inputs: Floats, memory: Memory) -> Floats:
+        """Compute the outputs [K, N, O] of the layer after the LSTM for its ``inputs`` [K, N, I], in their order."""
+        gates, last = self.layers[-2:]
+        width = inputs.shape[2]
+        totals = _add_products(gates.bias, gates.weight[:, :width], inputs)
+        outputs = np.empty((self.members, inputs.shape[1], self.recurrent), np.float32)
+        for row in range(inputs.shape[1]):
+            total = totals[:, row]
+            for unit in range(self.recurrent):
+                total = total + memory.hidden[:, unit, None] * gates.weight[:, width + unit]
+            enter, keep, new, leave = np.split(total.astype(np.float64), 4, axis=1)
+            memory.cell = (_sigmoid(keep) * memory.cell + _sigmoid(enter) * _tanh(new)).astype(np.float32)
+            memory.hidden = (_sigmoid(leave) * _tanh(memory.cell)).astype(np.float32)
+            outputs[:, row] = memory.hidden
+        return _add_products(last.bias, last.weight, outputs)
+
+    def preferences(
+        self, values: Values, heuristic: npt.NDArray[np.bool_] | None = None, memory: Memory | None = None
+    ) -> Doubles:
         """Compute preferences [T] for raw ``values`` [T, F]; positive means yes: inline, or leave the pass out.
 
         Args:
             values: [T, F] raw features.
             heuristic: [T] what LLVM itself would decide; if not given, gate and doubt are not applied.
+            memory: as in :meth:`answers`.
 
         Raises:
             UsageError: the policy does not decide yes or no.
         """
         self._expect(AdviceKind.BINARY)
-        average, deviation = self._summary(values)
+        average, deviation = self._summary(values, memory)
         if self.output is OutputKind.LOGITS:
             return np.where(np.isnan(average), 0.0, average)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -350,12 +395,12 @@ class Policy:
         unset, is_set = gate.margins
         return np.where(values[:, self.features.index(gate.feature)] != 0, is_set, unset)
 
-    def _summary(self, values: Values) -> tuple[Doubles, Doubles]:
+    def _summary(self, values: Values, memory: Memory | None = None) -> tuple[Doubles, Doubles]:
         """Compute the average and the standard deviation [N] of the members' answers for raw ``values`` [N, F]."""
         total = np.zeros(len(values))
         squares = np.zeros(len(values))
         with np.errstate(over="ignore", invalid="ignore"):
-            for answer in self.answers(values):
+            for answer in self.answers(values, memory):
                 total += answer
                 squares += answer * answer
             average = total / self.members
@@ -376,3 +421,24 @@ class Policy:
                 f"policy for {self.problem}: expected an output of kind {kind.value}, found "
                 f"{self.output.advice_kind.value} (output {self.output.value}); call the method for that kind"
             )
+
+
+def _add_products(bias: Floats, weight: Floats, inputs: Floats) -> Floats:
+    """Compute a dense layer [K, N, O] for ``inputs`` [K, N, I], with ``weight`` [K, I, O] and ``bias`` [K, O].
+
+    One input is added after the other: the plugin's order of additions, which a matrix product would not keep.
+    """
+    total = np.broadcast_to(bias[:, None, :], (*inputs.shape[:2], bias.shape[1])).copy()
+    for column in range(weight.shape[1]):
+        total += inputs[:, :, column, None] * weight[:, None, column, :]
+    return total
+
+
+def _tanh(values: npt.NDArray[np.floating[Any]]) -> Doubles:
+    """Compute the hyperbolic tangent by the C library, as the plugin does; numpy's own may differ in the last bit."""
+    return np.array([math.tanh(value) for value in values.ravel().tolist()]).reshape(values.shape)
+
+
+def _sigmoid(values: Doubles) -> Doubles:
+    """Compute the logistic function."""
+    return 0.5 + 0.5 * _tanh(0.5 * values)

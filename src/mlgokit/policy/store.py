@@ -35,14 +35,20 @@ COST_FORMAT_VERSION = 6
 LLVM. They may have all fields of earlier versions."""
 PARTS_FORMAT_VERSION = 7
 """Version of files with several parts, each a policy of the same problem for other architectures or another stage."""
+RECURRENT_FORMAT_VERSION = 8
+"""Version of files with an LSTM, which earlier readers would take for a dense layer. They have logits of inlining, and
+may have all fields of versions 1 to 5."""
 MOST_PARTS = 16
 """Maximum parts of a policy file."""
 MOST_COST = 2**32 - 1
 """Maximum cost of the first use of a callee-saved register; LLVM's option has 32 bits."""
+MOST_UNITS = 4096
+"""Maximum units of an LSTM."""
 DEEPEST_JSON = 16
 """Maximum levels of nesting of the JSON in a policy file; a policy has three."""
 MOST_FEATURES = 1024
 """Maximum features of a policy. The plugin makes a table of 1 kB for each; LLVM supplies less than a hundred."""
+_PART_FORMAT_VERSIONS = (*range(FORMAT_VERSION, COST_FORMAT_VERSION + 1), RECURRENT_FORMAT_VERSION)
 _KEY = "mlgokit.policy"
 _TARGET = re.compile(r"[a-z0-9_]{1,32}")
 _MOST_TARGETS = 64
@@ -86,6 +92,8 @@ def _encode(policy: Policy) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, n
     description |= _output_fields(policy)
     description |= _optional_fields(policy)
     description |= _cost_fields(policy)
+    if policy.recurrent:
+        description |= {"format_version": RECURRENT_FORMAT_VERSION, "recurrent": policy.recurrent}
     description |= {} if policy.stage == "compile" else {"stage": policy.stage}
     if policy.gate is not None:
         margins = [None if math.isinf(margin) else margin for margin in policy.gate.margins]
@@ -179,11 +187,12 @@ def read_policy_bytes(data: bytes, path: str, *, problem: str | None = None) -> 
     parts = _described_parts(description, path)
     wanted = problem or parts[0][0].get("problem")
     for part, prefix in parts:
-        if part.get("format_version") not in range(FORMAT_VERSION, COST_FORMAT_VERSION + 1):
+        if part.get("format_version") not in _PART_FORMAT_VERSIONS:
             # A part has no parts itself.
-            most = f"{COST_FORMAT_VERSION} of each part" if prefix else str(PARTS_FORMAT_VERSION)
+            most = f"{COST_FORMAT_VERSION} or {RECURRENT_FORMAT_VERSION} of each part"
             raise PolicyError(
-                f"policy {path}: expected format version {FORMAT_VERSION} to {most}, "
+                f"policy {path}: expected format version {FORMAT_VERSION} to "
+                f"{most if prefix else RECURRENT_FORMAT_VERSION}, "
                 f"found {part.get('format_version')!r}; use the mlgokit that wrote it or train again"
             )
         if part.get("problem") != wanted:
@@ -348,7 +357,7 @@ def _count(description: dict[str, Any], key: str) -> int:
 
 def _csr_first_time_cost(description: dict[str, Any], output: OutputKind) -> int:
     """Read the cost of the first use of a callee-saved register; 0 in older files."""
-    if description["format_version"] < COST_FORMAT_VERSION:
+    if description["format_version"] != COST_FORMAT_VERSION:
         return 0
     cost = _count(description, "csr_first_time_cost")
     if output is not OutputKind.LOG2_FACTOR or not 1 <= cost <= MOST_COST:
@@ -357,6 +366,24 @@ def _csr_first_time_cost(description: dict[str, Any], output: OutputKind) -> int
             f"found {cost} with the output {output.value}"
         )
     return cost
+
+
+def _recurrent(description: dict[str, Any], output: OutputKind, depth: int) -> int:
+    """Read the number of units of the LSTM; 0 in files of other versions."""
+    if description["format_version"] != RECURRENT_FORMAT_VERSION:
+        return 0
+    units = _count(description, "recurrent")
+    if (
+        output is not OutputKind.LOGITS
+        or description["problem"] != INLINE_SIZE.name
+        or not 1 <= units <= MOST_UNITS
+        or depth < 3
+    ):
+        raise ValueError(
+            f"recurrent: expected 1 to {MOST_UNITS} units, in at least 3 layers with logits for {INLINE_SIZE.name}, "
+            f"found {units} in {depth} layers with {output.value} for {description['problem']}"
+        )
+    return units
 
 
 def _quantile(description: dict[str, Any], tensors: dict[str, np.ndarray[Any, Any]], count: int) -> Quantile:
@@ -408,13 +435,14 @@ def _build(description: dict[str, Any], tensors: dict[str, np.ndarray[Any, Any]]
         raise ValueError(
             f"output: expected {OutputKind.for_numbers(problem).value} for {problem}, found {output.value!r}"
         )
-    width = normaliser.width
+    width, units = normaliser.width, _recurrent(description, output, depth)
     layers: list[Layer] = []
     for index in range(depth):
-        outputs = output.width if index + 1 == depth else None
-        weight = _expect(tensors, f"layer{index}.weight", (members, width, outputs))
-        width = weight.shape[2]
-        layers.append(Layer(weight, _expect(tensors, f"layer{index}.bias", (members, width))))
+        gates = units > 0 and index + 2 == depth
+        outputs = output.width if index + 1 == depth else 4 * units if gates else None
+        weight = _expect(tensors, f"layer{index}.weight", (members, width + units * gates, outputs))
+        layers.append(Layer(weight, _expect(tensors, f"layer{index}.bias", (members, weight.shape[2]))))
+        width = units if gates else weight.shape[2]
     departs = output is OutputKind.COLUMN_EFFECT
     effect, column = output is OutputKind.EFFECT_BYTES, output is OutputKind.COLUMN_LOGIT
     mask = description["mask"] if column or departs else ""
@@ -438,5 +466,6 @@ def _build(description: dict[str, Any], tensors: dict[str, np.ndarray[Any, Any]]
         csr_first_time_cost=_csr_first_time_cost(description, output),
         gate=_gate(description, features) if effect or numbers else None,
         targets=_targets(description),
+        recurrent=units,
         stage=_stage(description),
     )

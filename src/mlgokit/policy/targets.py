@@ -131,6 +131,11 @@ def check_exportable_to_llvm(policy: Policy, origin: str) -> None:
             f"policy {origin}: expected a policy for {' or '.join(llvms)}, for which LLVM has models, found one for "
             f"{policy.problem!r}; use it with `mlgokit export plugin`"
         )
+    if any(part.recurrent for part in policy.parts):
+        raise PolicyError(
+            f"policy {origin}: expected a network of dense layers, found an LSTM, whose state LLVM does not carry from "
+            "one decision to the next; use it with `mlgokit export plugin`"
+        )
     if policy.output is OutputKind.COLUMN_EFFECT:
         raise PolicyError(
             f"policy {origin}: expected a policy that chooses by LLVM's features, found one that predicts effects "

@@ -52,13 +52,17 @@ bool Decider::decide(CallBase &Call, ArrayRef<int64_t> Known, const BodyCounts &
   const int64_t Default = Wanted ? Heuristic() : -1;
 
   double Preference = 0;
-  if (ByTable) {
-    Preference = *ByTable ? HUGE_VAL : -HUGE_VAL;
-  } else if (R == Rule::Policy && !IsKept) {
+  const bool HasPolicy = R == Rule::Policy && !IsKept;
+  // A recurrent policy remembers all that was asked, so that a table changes what it decides elsewhere no more than it
+  // has to.
+  if (HasPolicy && (!ByTable || P->isRecurrent())) {
     for (size_t I = 0; I < Sources.size(); ++I)
       Row[I] = double(Sources[I] < Known.size() ? Known[Sources[I]] : Extra[Sources[I] - Known.size()]);
     Preference = P->preference(Row, [&] { return Log ? Default != 0 : Heuristic(); });
-  } else {
+  }
+  if (ByTable) {
+    Preference = *ByTable ? HUGE_VAL : -HUGE_VAL;
+  } else if (!HasPolicy) {
     const bool Inline = R == Rule::Default || IsKept ? Default > 0 : R == Rule::Always;
     Preference = Inline ? HUGE_VAL : -HUGE_VAL;
   }

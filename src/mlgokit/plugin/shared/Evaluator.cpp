@@ -23,7 +23,7 @@ double bounded(double V, double Nan = 0) {
 
 Evaluator::Evaluator(PolicyNumbers Numbers) : N(std::move(Numbers)) {
   Scaled = InputScale(largestInput());
-  Networks = Network(N.Members, std::move(N.Layers), Scaled);
+  Networks = Network(N.Members, std::move(N.Layers), Scaled, N.Recurrent);
   Input.resize(Networks.inputs());
   if (N.Normaliser == NormaliserKind::SignedLog) {
     SmallValues.assign(N.Features * 2 * SmallValue, NotAnInput);

@@ -42,6 +42,7 @@ struct PolicyNumbers {
   double Nan = 0;                 // of Quantile: what NaN counts as
   size_t Members = 0;
   std::vector<Layer> Layers;
+  size_t Recurrent = 0; // units of the LSTM that the layer before the last is, if it is one
 };
 
 class Evaluator {
@@ -50,6 +51,8 @@ public:
   explicit Evaluator(PolicyNumbers Numbers);
 
   OutputKind output() const { return N.Output; }
+  /// Whether a decision depends on all before it.
+  bool isRecurrent() const { return N.Recurrent != 0; }
   /// The feature that chooses the gate's margin, if there is a gate.
   std::optional<size_t> gate() const { return N.Gate; }
   /// Whether any effect is believed where the gate's feature is set, or not: nothing is beyond an infinite margin.

@@ -1,6 +1,7 @@
 #include "shared/Network.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <iterator>
 
@@ -74,6 +75,9 @@ __attribute__((target("avx2"))) void evaluateWide(const ActiveInputs &Active, co
 }
 #endif
 
+/// By the C library, as numpy's twin does.
+double sigmoid(double V) { return 0.5 + 0.5 * std::tanh(0.5 * V); }
+
 /// A last layer of one output is one long chain of additions; those of several members are made side by side.
 template <size_t Chains>
 void accumulateChains(const float *In, size_t Inputs, const float *Weight, const float *Bias, float *Out) {
@@ -89,8 +93,9 @@ void accumulateChains(const float *In, size_t Inputs, const float *Weight, const
 
 } // namespace
 
-Network::Network(size_t Members, std::vector<Layer> All, const InputScale &Scale)
-    : Members(Members), First(Members, All.front(), Scale), Evaluate(evaluatePlain) {
+Network::Network(size_t Members, std::vector<Layer> All, const InputScale &Scale, size_t Units)
+    : Members(Members), Units(Units), First(Members, All.front(), Scale), Memory(Members * Units),
+      Cells(Members * Units), Evaluate(evaluatePlain), Sums(4 * Units) {
   size_t Widest = 0;
   for (const Layer &Now : All)
     Widest = std::max({Widest, Now.Inputs, Now.Outputs});
@@ -105,13 +110,35 @@ Network::Network(size_t Members, std::vector<Layer> All, const InputScale &Scale
 #endif
 }
 
+/// From Hidden to Next, by what was kept of the inputs before.
+void Network::recall(const Layer &Gates) {
+  const size_t Width = Gates.Inputs - Units;
+  for (size_t K = 0; K < Members; ++K) {
+    float *Out = Memory.data() + K * Units, *Cell = Cells.data() + K * Units;
+    std::copy_n(Hidden.data() + K * Width, Width, Next.data());
+    std::copy_n(Out, Units, Next.data() + Width);
+    gather({Next.data(), Gates.Inputs}, Active);
+    Evaluate(Active, Gates.Weight.data() + K * Gates.Inputs * Gates.Outputs, Gates.Outputs,
+             Gates.Bias.data() + K * Gates.Outputs, Sums.data());
+    for (size_t U = 0; U < Units; ++U) {
+      const double Enter = Sums[U], Keep = Sums[Units + U], New = Sums[2 * Units + U], Leave = Sums[3 * Units + U];
+      Cell[U] = float(sigmoid(Keep) * Cell[U] + sigmoid(Enter) * std::tanh(New));
+      Out[U] = float(sigmoid(Leave) * std::tanh(double(Cell[U])));
+    }
+  }
+  std::copy(Memory.begin(), Memory.end(), Next.begin());
+}
+
 Span<float> Network::evaluate(Span<int16_t> Input) {
   First.evaluate(Input, Hidden.data());
   size_t Width = First.outputs();
   for (const Layer &Now : Layers) {
-    for (size_t I = 0; I < Members * Width; ++I)
+    const bool OfLstm = Units && &Now == &Layers.back(), IsLstm = Units && &Now + 1 == &Layers.back();
+    for (size_t I = 0; I < Members * Width && !OfLstm; ++I)
       Hidden[I] = Hidden[I] > 0 ? Hidden[I] : 0;
-    if (Now.Outputs == 1) {
+    if (IsLstm) {
+      recall(Now);
+    } else if (Now.Outputs == 1) {
       size_t K = 0;
       auto Chains = [&](auto Function, size_t Count) {
         for (; K + Count <= Members; K += Count)
@@ -128,7 +155,7 @@ Span<float> Network::evaluate(Span<int16_t> Input) {
                  Now.Bias.data() + K * Now.Outputs, Next.data() + K * Now.Outputs);
       }
     }
-    Width = Now.Outputs;
+    Width = IsLstm ? Units : Now.Outputs;
     std::swap(Hidden, Next);
   }
   return {Hidden.data(), Members * Width};

@@ -20,23 +20,29 @@ struct ActiveInputs {
 class Network {
 public:
   Network() = default;
-  /// Outputs of each layer are inputs of the next; there is at least one layer and one member.
-  Network(size_t Members, std::vector<Layer> Layers, const InputScale &Scale);
+  /// Outputs of each layer are inputs of the next; there is at least one layer and one member. With \p Units the layer
+  /// before the last, which is not the first, is an LSTM of so many, whose last inputs are its own outputs.
+  Network(size_t Members, std::vector<Layer> Layers, const InputScale &Scale, size_t Units = 0);
 
   size_t members() const { return Members; }
   size_t inputs() const { return First.inputs(); }
-  /// The last layer's outputs of all members for one input, [K, Outputs]; valid until the next call.
+  /// The last layer's outputs of all members for one input, [K, Outputs]; valid until the next call. With an LSTM, they
+  /// depend on all inputs since the network was made, in their order.
   Span<float> evaluate(Span<int16_t> Input);
 
 private:
   using LayerFunction = void (*)(const ActiveInputs &, const float *, size_t, const float *, float *);
 
-  size_t Members = 0;
+  void recall(const Layer &Gates);
+
+  size_t Members = 0, Units = 0;
   FirstLayer First;
   std::vector<Layer> Layers;        // all others
+  std::vector<float> Memory, Cells; // [K, Units] of the LSTM: its last outputs, and its cells
   LayerFunction Evaluate = nullptr; // of one layer of one member, for this processor
   ActiveInputs Active;              // scratch, as all below
   std::vector<float> Hidden, Next;  // [K, widest layer]
+  std::vector<float> Sums;          // [4 * Units] of the gates: input, forget, cell and output
 };
 
 } // namespace mlgokit

@@ -21,10 +21,11 @@ namespace mlgokit {
 namespace {
 
 constexpr int64_t FormatVersion = 1, GatedFormatVersion = 2, RowsFormatVersion = 3, DoubtFormatVersion = 4,
-                  ExtendedFormatVersion = 5, CostFormatVersion = 6, PartsFormatVersion = 7;
+                  ExtendedFormatVersion = 5, CostFormatVersion = 6, PartsFormatVersion = 7, RecurrentFormatVersion = 8;
 constexpr unsigned DeepestJson = 16;
 constexpr size_t MostTargets = 64;
 constexpr size_t MostParts = 16;
+constexpr int64_t MostUnits = 4096;
 constexpr StringLiteral UsualTarget = "x86_64"; // of a policy that says nothing else
 constexpr size_t MostFeatures = 1024;           // each takes 1 kB for its small values
 
@@ -185,8 +186,8 @@ Expected<Policy> Policy::parse(StringRef Bytes, StringRef Origin, StringRef Arch
 
 Expected<Policy> Policy::parsePart(const json::Object &Description, TensorFile &Tensors, StringRef Origin) {
   const std::optional<int64_t> Version = Description.getInteger("format_version");
-  if (!Version || *Version < FormatVersion || *Version > CostFormatVersion)
-    return failure(Origin, "expected format version " + Twine(FormatVersion) + " to " + Twine(PartsFormatVersion) +
+  if (!Version || *Version < FormatVersion || (*Version > CostFormatVersion && *Version != RecurrentFormatVersion))
+    return failure(Origin, "expected format version " + Twine(FormatVersion) + " to " + Twine(RecurrentFormatVersion) +
                                ", found another; use the mlgokit that wrote it or export it again");
   Policy P;
   PolicyNumbers N;
@@ -301,7 +302,7 @@ Expected<Policy> Policy::parsePart(const json::Object &Description, TensorFile &
                    "as output, found '" +
                        printable(Output) + "'");
   }
-  if (Version >= CostFormatVersion) {
+  if (Version == CostFormatVersion) {
     const int64_t Cost = Description.getInteger("csr_first_time_cost").value_or(0);
     if (N.Output != OutputKind::Log2Factor || Cost < 1 || Cost > std::numeric_limits<uint32_t>::max())
       return failure(Origin, "expected a whole number from 1 to 4294967295 as 'csr_first_time_cost', beside "
@@ -313,6 +314,14 @@ Expected<Policy> Policy::parsePart(const json::Object &Description, TensorFile &
   const int64_t LayerCount = Description.getInteger("layers").value_or(0);
   if (Members < 1 || Members > 1024 || LayerCount < 1 || LayerCount > 64)
     return failure(Origin, "expected 1 to 1024 members and 1 to 64 layers");
+  if (Version == RecurrentFormatVersion) {
+    const int64_t Units = Description.getInteger("recurrent").value_or(0);
+    if (Units < 1 || Units > MostUnits || LayerCount < 3 || N.Output != OutputKind::Logits ||
+        P.Problem != "inline-size")
+      return failure(Origin, "expected 1 to " + Twine(MostUnits) +
+                                 " units as 'recurrent', in at least 3 layers with 'logits' for inline-size");
+    N.Recurrent = size_t(Units);
+  }
   std::vector<Layer> Layers;
   for (int64_t I = 0; I < LayerCount; ++I) {
     const std::string Prefix = ("layer" + Twine(I)).str();
@@ -321,16 +330,18 @@ Expected<Policy> Policy::parsePart(const json::Object &Description, TensorFile &
       return Weight.takeError();
     if (Weight->Shape.size() != 3)
       return failure(Origin, "tensor '" + Prefix + ".weight': expected three dimensions");
-    const size_t Outputs = I + 1 == LayerCount ? LastWidth : Weight->Shape[2];
-    if (Error E = expectShape(*Weight, {Members, Width, Outputs}, Prefix + ".weight", Origin))
+    const bool IsLstm = N.Recurrent && I + 2 == LayerCount;
+    const size_t Outputs = I + 1 == LayerCount ? LastWidth : IsLstm ? 4 * N.Recurrent : Weight->Shape[2];
+    const size_t Inputs = IsLstm ? Width + N.Recurrent : Width;
+    if (Error E = expectShape(*Weight, {Members, Inputs, Outputs}, Prefix + ".weight", Origin))
       return std::move(E);
     Expected<Tensor> Bias = Tensors.read(Prefix + ".bias");
     if (!Bias)
       return Bias.takeError();
     if (Error E = expectShape(*Bias, {Members, Outputs}, Prefix + ".bias", Origin))
       return std::move(E);
-    Layers.push_back({Width, Outputs, std::move(Weight->Values), std::move(Bias->Values)});
-    Width = Outputs;
+    Layers.push_back({Inputs, Outputs, std::move(Weight->Values), std::move(Bias->Values)});
+    Width = IsLstm ? N.Recurrent : Outputs;
   }
   N.Members = Members;
   N.Layers = std::move(Layers);

@@ -46,6 +46,8 @@ public:
   /// Whether it decides for code of \p M's target; elsewhere every decision is LLVM's.
   bool isFor(const llvm::Module &M) const;
   PolicyStage stage() const { return Stage; }
+  /// Whether a decision depends on all before it. A module has a policy of its own, so that none knows of another's.
+  bool isRecurrent() const { return Numbers.isRecurrent(); }
 
   OutputKind output() const { return Numbers.output(); }
   /// The feature that is 0 in the columns that may not be chosen, for OutputKind::ColumnLogit.

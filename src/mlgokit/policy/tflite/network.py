@@ -85,7 +85,8 @@ def find_network(graph: Graph, origin: str) -> tuple[Stack, Operator]:
         if name.startswith(_STATE):
             raise InputError(
                 f"model {origin}: input {name[:80]}: expected features only, found the state of a recurrent "
-                "network, which a policy file cannot have; convert a model without recurrent layers"
+                "network, which no LLVM carries to the next decision; convert a model without recurrent layers, or "
+                "train a recurrent policy with `mlgokit train`"
             )
         try:
             values[index] = input_cells(name, tensor.shape)
