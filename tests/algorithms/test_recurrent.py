@@ -67,7 +67,12 @@ def experience(module: int) -> Experience:
 
 def drawn_policy(*, members: int = 2) -> tuple[network.Parameters, Policy]:
     rng = np.random.default_rng(3)
-    parameters = network.initial(make_task(), (5, 4), rng, members=members, last=1.0, recurrent=UNITS)
+    drawn = [network.initial(make_task(), (5, 4), rng, recurrent=UNITS) for _ in range(members)]
+    parameters = [
+        {name: np.concatenate([one[layer][name] for one in drawn]) for name in drawn[0][layer]}
+        for layer in range(len(drawn[0]))
+    ]
+    parameters[-1]["weight"] *= 100
     return parameters, network.to_policy(make_task(), parameters)
 
 

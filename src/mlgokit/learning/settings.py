@@ -214,7 +214,7 @@ def check_network(settings: Any) -> int:
     """Check the settings of a recurrent network; return the units of its LSTM, 0 for other networks.
 
     Raises:
-        UsageError: a number is out of range, or there is no hidden layer before the LSTM.
+        UsageError: it has too many units, or there is no hidden layer before the LSTM.
 
     Example:
         >>> check_network(settings_of("behavioural-cloning", "default", ["imitation.recurrent=10"]))
@@ -222,11 +222,10 @@ def check_network(settings: Any) -> int:
     """
     network = getattr(settings, "imitation", settings)
     units = getattr(network, "recurrent", 0)
-    if units and not (0 < units <= MOST_UNITS and network.hidden and network.sequence > 0):
+    if units > MOST_UNITS or (units and not network.hidden):
         raise UsageError(
-            f"--setting recurrent: expected 1 to {MOST_UNITS} units after at least one hidden layer, and windows of at "
-            f"least 1 decision, found {units} units, hidden {list(network.hidden)} and sequence {network.sequence}; "
-            "correct it"
+            f"--setting recurrent: expected at most {MOST_UNITS} units after at least one hidden layer, found {units} "
+            f"units and hidden {list(network.hidden)}; correct it"
         )
     return units
 
