@@ -10,7 +10,7 @@ import pytest
 
 from mlgokit.builds.images import FunctionBytes
 from mlgokit.builds.variant import make_variant
-from mlgokit.commands.explain import Explained, find_module, render
+from mlgokit.commands.explain import Explained, find_module, page
 from mlgokit.compiler.compilation import Compilation
 from mlgokit.compiler.request import CompileRequest
 from mlgokit.errors import UsageError
@@ -24,6 +24,7 @@ from mlgokit.evaluation.explain import (
 )
 from mlgokit.evaluation.records import ExplainedSite
 from mlgokit.module import Module
+from mlgokit.pages.terminal import print_page
 from mlgokit.policy.importance import changes_from_typical
 from mlgokit.policy.network import Layer, OutputKind, Policy
 from mlgokit.policy.normaliser import Quantile, SignedLog, typical_values
@@ -87,7 +88,7 @@ def site_of(found: Explanation, callee: str) -> ExplainedSite:
 
 def shown(found: Explanation, *, functions: int = 10) -> str:
     out = io.StringIO()
-    render(Explained(explanation=found, functions=functions), open_console(out))
+    print_page(page(Explained(explanation=found, functions=functions)), open_console(out))
     return out.getvalue()
 
 
