@@ -70,7 +70,7 @@ def test_what_cannot_be_changed_is_said(algorithm: str, preset: str, change: str
 def test_an_lstm_has_layers_before_it(change: str):
     assert check_network(settings_of("dqn", "default", [])) == 0
     assert check_network(settings_of("dqn", "default", ["recurrent=3"])) == 3
-    with pytest.raises(UsageError, match="--setting recurrent: expected at most 4096 units after at least one hidden la"):
+    with pytest.raises(UsageError, match="expected at most 4096 units after at least one hidden layer, found"):
         check_network(settings_of("dqn", "default", ["recurrent=3", change]))
 
 
