@@ -85,10 +85,11 @@ std::optional<size_t> placeOf(StringRef Pass) {
   return size_t(Found - std::begin(Passes));
 }
 
-/// For minsize, x86 pushes and pops constants, which costs unwind tables more than it saves in code.
+/// For minsize, x86 pushes and pops constants, which costs unwind tables more than it saves in code. But switches are
+/// lowered in another way without it.
 bool mayLoseMinSize(const Function &F) {
   const Triple Target(F.getParent()->getTargetTriple());
-  return Target.isX86() && Target.isOSBinFormatELF() && F.hasMinSize() && F.needsUnwindTableEntry();
+  return Target.isX86() && Target.isOSBinFormatELF() && F.hasMinSize() && F.needsUnwindTableEntry() && !hasTargets(F);
 }
 
 /// What decided in the optimizer, until code generation comes to the same module.

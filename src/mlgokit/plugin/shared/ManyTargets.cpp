@@ -17,9 +17,8 @@ namespace {
 constexpr size_t LeastTargets = 4;    // from so many cases on LLVM makes tables of them
 constexpr size_t BlocksPerTarget = 2; // with more, most of the code is not what is jumped to
 
-} // namespace
-
-bool hasManyTargets(const Function &F) {
+/// How many blocks are targets of jumps that are computed.
+size_t countTargets(const Function &F) {
   SmallPtrSet<const BasicBlock *, 16> Targets;
   for (const BasicBlock &B : F) {
     if (isa<IndirectBrInst>(B.getTerminator()))
@@ -28,7 +27,16 @@ bool hasManyTargets(const Function &F) {
       for (const auto &Case : Switch->cases())
         Targets.insert(Case.getCaseSuccessor());
   }
-  return Targets.size() >= LeastTargets && Targets.size() * BlocksPerTarget >= F.size();
+  return Targets.size();
+}
+
+} // namespace
+
+bool hasTargets(const Function &F) { return countTargets(F) >= LeastTargets; }
+
+bool hasManyTargets(const Function &F) {
+  const size_t Targets = countTargets(F);
+  return Targets >= LeastTargets && Targets * BlocksPerTarget >= F.size();
 }
 
 } // namespace mlgokit

@@ -8,6 +8,9 @@ class Function;
 
 namespace mlgokit {
 
+/// Whether cases of switches and jumps by an address lead to four blocks of \p F or more.
+bool hasTargets(const llvm::Function &F);
+
 /// Whether cases of switches and jumps by an address lead to four blocks of \p F or more, and to at least half of its
 /// blocks: interpreters and decoders. Policies of passes, priorities and spill weights make some of these larger.
 bool hasManyTargets(const llvm::Function &F);
