@@ -157,9 +157,7 @@ def values(kind: AdviceKind, parameters: network.Parameters, inputs: Any) -> Any
     """
     if kind is AdviceKind.MASKED_CHOICE:
         return network.answers(parameters, inputs).mean(axis=0)
-    length = inputs.shape[-2] if network.recurrent_units(parameters) else 1
-    found = network.outputs(parameters, inputs.reshape(1, -1, inputs.shape[-1]), length=length).mean(axis=0)
-    return found.reshape(*inputs.shape[:-1], -1)
+    return network.outputs(parameters, inputs).mean(axis=0)
 
 
 @partial(jax.jit, static_argnames=("kind", "settings"))

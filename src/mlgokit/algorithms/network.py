@@ -94,14 +94,15 @@ def to_policy(task: Task, parameters: Parameters) -> Policy:
     )
 
 
-def outputs(parameters: Parameters, hidden: Any, keys: Any = None, dropout: float = 0.0, length: int = 1) -> Any:
-    """Compute the last layer [K, B, O] for inputs [1, B, W], with dropout of dense layers if there are ``keys``.
+def outputs(parameters: Parameters, inputs: Any, keys: Any = None, dropout: float = 0.0) -> Any:
+    """Compute the last layer [K, ..., O] for inputs [..., W], with dropout of dense layers if there are ``keys``.
 
-    To an LSTM the inputs are windows of ``length`` decisions, before each of which it knows nothing.
+    To an LSTM the inputs are windows [B, S, W] of S decisions, before each of which it knows nothing.
     """
+    hidden = inputs.reshape(1, -1, inputs.shape[-1])
     for index, layer in enumerate(parameters):
         if "gates" in layer:
-            hidden = _recall(layer, hidden, length)
+            hidden = _recall(layer, hidden, inputs.shape[-2])
             continue
         hidden = jnp.matmul(hidden, layer["weight"]) + layer["bias"][:, None, :]
         if index + 1 < len(parameters):
@@ -109,7 +110,7 @@ def outputs(parameters: Parameters, hidden: Any, keys: Any = None, dropout: floa
             if keys is not None:
                 keep = jax.random.bernoulli(jax.random.fold_in(keys, index), 1 - dropout, hidden.shape)
                 hidden = jnp.where(keep, hidden / (1 - dropout), 0)
-    return hidden
+    return hidden.reshape(len(hidden), *inputs.shape[:-1], -1)
 
 
 def _recall(layer: dict[str, Any], hidden: Any, length: int) -> Any:
@@ -150,10 +151,8 @@ def column_answers(parameters: Parameters, columns: Any) -> Any:
 
 def answers(parameters: Parameters, inputs: Any, keys: Any = None, dropout: float = 0.0) -> Any:
     """Compute each member's preference [K, ...] for inputs [..., W]; to an LSTM, of windows [B, S, W]."""
-    length = inputs.shape[-2] if recurrent_units(parameters) else 1
-    last = outputs(parameters, inputs.reshape(1, -1, inputs.shape[-1]), keys, dropout, length)
-    answer = last[:, :, 1] - last[:, :, 0] if last.shape[2] == 2 else last[:, :, 0]
-    return answer.reshape(-1, *inputs.shape[:-1])
+    last = outputs(parameters, inputs, keys, dropout)
+    return last[..., 1] - last[..., 0] if last.shape[-1] == 2 else last[..., 0]
 
 
 def log_probability(kind: AdviceKind, answer: Any, decisions: Any, mask: Any, spread: float) -> Any:

@@ -60,7 +60,6 @@ def check_training(problem: Problem, algorithm: str, config: Learning) -> Any:
     """Check the options of a training before it writes anything, and return the settings of its algorithm.
 
     Raises:
-        InputError: the policy to start from cannot be read.
         UsageError: the settings contradict themselves or do not apply.
     """
     settings = source_of(problem, config.preset).check(problem, algorithm, config)

@@ -55,17 +55,17 @@ constexpr StringLiteral OfCodeGenerator[] = {
     "-tail-dup-placement=0",
 };
 
-bool isMainThread() { return getpid() == pid_t(syscall(SYS_gettid)); }
-
 } // namespace
 
 const ArrayRef<StringLiteral> CodeGeneratorOptions = OfCodeGenerator;
+
+bool FunctionOptions::isMainThread() { return getpid() == pid_t(syscall(SYS_gettid)); }
 
 void FunctionOptions::add(StringRef Text) {
   const auto [Name, Value] = Text.drop_front().split('=');
   cl::Option *const Found = cl::getRegisteredOptions().lookup(Name);
   // What the command line sets stays.
-  if (Found && !Found->getNumOccurrences() && isMainThread())
+  if (Found && !Found->getNumOccurrences())
     Candidates.push_back({passNumber(Text), Found, Text, Value});
 }
 

@@ -27,16 +27,14 @@ class OverridePlan;
 /// cl::Option::reset() gives them their defaults, not what a target set.
 extern const llvm::ArrayRef<llvm::StringLiteral> CodeGeneratorOptions;
 
-/// Leaves a function its attribute optsize alone, as at -Os; in tables it stands with passes.
-inline constexpr llvm::StringLiteral MinSize = "minsize";
-
 class FunctionOptions {
 public:
   /// To be constructed on the thread on which the passes run. Options are global, so they are set on the main thread
   /// alone: on others passes may run at the same time, as in parallel ThinLTO.
   template <typename Range> explicit FunctionOptions(const Range &Texts) {
-    for (llvm::StringRef Text : Texts)
-      add(Text);
+    if (isMainThread())
+      for (llvm::StringRef Text : Texts)
+        add(Text);
   }
   ~FunctionOptions() { reset(); }
   FunctionOptions(const FunctionOptions &) = delete;
@@ -57,6 +55,7 @@ private:
     llvm::cl::Option *Option;
     llvm::StringRef Text, Value;
   };
+  static bool isMainThread();
   void add(llvm::StringRef Text);
   bool take(const Candidate &C);
   llvm::SmallVector<Candidate, 16> Candidates; // that may be set

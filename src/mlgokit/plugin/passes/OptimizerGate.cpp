@@ -14,6 +14,7 @@
 #include "passes/TailCalls.h"
 #include "shared/HotFunctions.h"
 #include "shared/LastPass.h"
+#include "shared/MinSize.h"
 #include "shared/Settings.h"
 #include "trials/OverrideTable.h"
 

@@ -1,11 +1,11 @@
 #include "passes/PassPolicy.h"
 
 #include "passes/FunctionFeatures.h"
-#include "passes/FunctionOptions.h"
 #include "passes/MachineFeatures.h"
 #include "passes/PassNames.h"
 #include "shared/HotFunctions.h"
 #include "shared/ManyTargets.h"
+#include "shared/MinSize.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/IR/Function.h"
