@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from mlgokit.compiler import process
-from mlgokit.compiler.objects.elf import read_elf
-from mlgokit.compiler.objects.elf_object import section_totals
+from mlgokit.compiler.objects.formats import file_totals
 from mlgokit.compiler.objects.measure import measure_object
 from mlgokit.compiler.objects.object_file import Image
 from mlgokit.compiler.toolchain import Toolchain
@@ -57,7 +56,7 @@ def test_calls_that_are_bound_later_weigh_what_the_image_gains(
         assert plain.totals == whole.totals
         own = (whole.function_bytes - plain.function_bytes).sum(axis=1)
         predicted.append(int(own.sum()))
-        totals = section_totals(read_elf(tmp_path / name))
+        totals = file_totals(tmp_path / name)
         linked.append(totals.llvm_size_text - int(plain.function_bytes.sum()))
         # What is called by both is shared by both.
         sizes = dict(zip(whole.function_names, own.tolist(), strict=True))

@@ -17,8 +17,7 @@ from tests.llvm.searching import INLINING_ALONE_WORDS, search_until
 
 from mlgokit.cli import main
 from mlgokit.compiler import process
-from mlgokit.compiler.objects.elf import read_elf
-from mlgokit.compiler.objects.elf_object import section_totals
+from mlgokit.compiler.objects.formats import file_totals
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.tune.judge import Judge
 
@@ -139,7 +138,7 @@ def test_the_link_with_the_plugin_is_as_small_as_promised(
 def linked_size(build: Path, toolchain: Toolchain, *, lto: str, added: Sequence[str] = ()) -> int:
     done = process.run([*link_words(toolchain, lto=lto), *added], timeout_seconds=60, cwd=build)
     assert done.returncode == 0, done.stderr
-    return section_totals(read_elf(build / "tool")).llvm_size_text
+    return file_totals(build / "tool").llvm_size_text
 
 
 @FULL_FIRST

@@ -15,8 +15,7 @@ from tests.llvm.searching import search_until
 from mlgokit.cli import main
 from mlgokit.commands.corpus import import_build
 from mlgokit.compiler import process
-from mlgokit.compiler.objects.elf import read_elf
-from mlgokit.compiler.objects.elf_object import section_totals
+from mlgokit.compiler.objects.formats import file_totals
 from mlgokit.compiler.toolchain import Toolchain
 
 pytestmark = pytest.mark.llvm
@@ -140,7 +139,7 @@ def test_the_link_of_the_build_with_the_plugin_is_as_small_as_promised(
     for image, objects in zip(images, (folder, place), strict=True):
         line = link_line(toolchain, "main.cc.o part1.cc.o part2.cc.o", str(image)).split()[2:-2]
         assert process.run(line, timeout_seconds=60, cwd=objects).returncode == 0
-    assert [section_totals(read_elf(path)).llvm_size_text for path in images] == [judged["before"], judged["after"]]
+    assert [file_totals(path).llvm_size_text for path in images] == [judged["before"], judged["after"]]
     outputs = [subprocess.run([path], capture_output=True, check=True, timeout=60).stdout for path in images]
     assert outputs[0] == outputs[1]
     assert tune(toolchain, folder, tmp_path / "t", *words, "--continue", budget="1s") == 0

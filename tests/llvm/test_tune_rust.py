@@ -20,8 +20,7 @@ from mlgokit.commands.doctor_trials import rust_trials
 from mlgokit.compiler import process
 from mlgokit.compiler.compilation import CompileStatus
 from mlgokit.compiler.objects.archive import read_members
-from mlgokit.compiler.objects.elf import read_elf
-from mlgokit.compiler.objects.elf_object import section_totals
+from mlgokit.compiler.objects.formats import file_totals
 from mlgokit.compiler.plugin_build import build_plugin, link_policies
 from mlgokit.compiler.request import CompileRequest, PluginUse
 from mlgokit.compiler.reuse.known import KnownFunctions
@@ -218,7 +217,7 @@ def test_cargo_with_the_plugin_makes_what_was_promised(major: int, tmp_path: Pat
     )
     done = process.run(cargo.split(), timeout_seconds=120, cwd=package, env=environment)
     assert done.returncode == 0, done.stderr
-    assert section_totals(read_elf((tmp_path / "o/release/libtoy.so").read_bytes())).llvm_size_text == small
+    assert file_totals((tmp_path / "o/release/libtoy.so").read_bytes()).llvm_size_text == small
 
 
 def test_the_object_of_a_static_library_is_tuned(major: int, tmp_path: Path):
@@ -236,7 +235,7 @@ def test_the_object_of_a_static_library_is_tuned(major: int, tmp_path: Path):
         assert process.run(words, timeout_seconds=120, cwd=package, env=environment).returncode == 0
         members = read_members(tmp_path / "release/libtoy.a")
         (own,) = [one for one in members if one.name.startswith(("toy-", "toy."))]
-        assert section_totals(read_elf(own.data())).llvm_size_text == size
+        assert file_totals(own.data()).llvm_size_text == size
 
 
 def test_a_rustc_without_the_plugin_replays_what_was_tuned(
@@ -265,7 +264,7 @@ def test_a_rustc_without_the_plugin_replays_what_was_tuned(
         words = f"cargo {line.partition('cargo ')[2]}".split()
         done = process.run(words, timeout_seconds=120, cwd=package, env=environment)
         assert done.returncode == 0, done.stderr
-        weights[name] = section_totals(read_elf((tmp_path / name / "release/libtoy.so").read_bytes())).llvm_size_text
+        weights[name] = file_totals((tmp_path / name / "release/libtoy.so").read_bytes()).llvm_size_text
     assert weights["replayed"] < weights["plain"]
 
 
@@ -300,7 +299,7 @@ def test_a_build_has_the_plugin_in_the_calls_it_was_tuned_for(
         found = build.run(Build(command=("cargo", "build", "--release", "--offline", *words), plugin=plugin))
         assert found.reason == ""
         made = next(Path("target").glob("*/libtoy.so"))
-        return found, section_totals(read_elf(made.read_bytes())).llvm_size_text
+        return found, file_totals(made.read_bytes()).llvm_size_text
 
     found, size = built(place / "tuned.so")
     assert (found.plugin_in, found.programs, found.programs_without) == ("rustc", ("toy (cdylib)",), {})
@@ -345,7 +344,7 @@ def test_the_commands_of_the_document_do_what_it_says(major: int, tmp_path: Path
         assert done.returncode == 0, f"{script}{done.stdout.decode()}{done.stderr}"
 
     def size() -> int:
-        return section_totals(read_elf((package / "target/release/app").read_bytes())).llvm_size_text
+        return file_totals((package / "target/release/app").read_bytes()).llvm_size_text
 
     scripts = [body for kind, body in blocks if kind == "sh"]
     run("cargo build --release")
@@ -434,7 +433,7 @@ def test_a_link_by_lld_loads_the_plugin(major: int, tmp_path: Path):
         said.append("" if done.returncode == 0 else done.stderr)
     assert said[0] == ""
     assert "ld.lld: error: mlgokit: this plugin has no policy inside" in said[1]
-    assert section_totals(read_elf((tmp_path / "target0/release/libtoy.so").read_bytes())).text
+    assert file_totals((tmp_path / "target0/release/libtoy.so").read_bytes()).text
 
 
 def test_what_cannot_be_tuned_is_said(major: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]):

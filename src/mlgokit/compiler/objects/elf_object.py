@@ -91,7 +91,8 @@ class ElfObject:
 
     def totals(self) -> SectionTotals:
         """Sum the sections by kind."""
-        return section_totals(self.elf)
+        kind = _kinds(self.elf)
+        return sum_kinds(kind, self.elf.sections["size"].astype(np.int64), _except_tables(self.elf, kind))
 
     def layout(self) -> Layout:
         """Tell where the bytes of the file are.
@@ -173,27 +174,113 @@ class ElfObject:
         loaded = (elf.sections["flags"] & e.SHF_ALLOC != 0) & (elf.sections["type"] != e.SHT_NOBITS)
         return is_in_sections(text, elf.data, elf.sections[["offset", "size"]][loaded].tolist())
 
-    def number_alike(self, functions: Functions, except_table: Ints) -> Ints:
-        """Number the functions [F] such that those that ``lld --icf=all`` folds have the same number."""
-        return group_alike_functions(self.elf, self._symbols, functions, except_table)
+    def number_alike(self, code: Functions, except_table: Ints) -> Ints:
+        """Number the functions [F] such that those that ``lld --icf=all`` folds have the same number.
 
-    def relaxed_bytes(self, functions: Functions) -> Ints:
-        """Bytes [F] that a linker takes out of the calls of each function."""
-        return count_relaxed_bytes(self.elf, self._symbols, functions)
+        Two functions are alike if their sections have the same bytes, and relocations at the same offsets to the same
+        symbols, or to functions that are alike themselves. So all with the same bytes begin as alike, and are told
+        apart until nothing changes any more.
+
+        Args:
+            code: the functions.
+            except_table: [F] bytes of each function's exception table. One that has any is not folded, nor is one that
+                shares its section with another one.
+        """
+        elf, symbols = self.elf, self._symbols
+        count = len(code.names)
+        alone = np.bincount(code.section, minlength=len(elf.names))[code.section] == 1 if count else np.zeros(0, bool)
+        candidates = np.flatnonzero((except_table == 0) & alone).tolist()
+        function_at = np.full(len(elf.names) + 1, -1, np.int64)
+        function_at[code.section[candidates]] = candidates
+        numbers, known = np.arange(count, dtype=np.int64), dict[object, int]()
+        named: list[Ints] = []
+        for function in candidates:
+            section = int(code.section[function])
+            begin, size = int(elf.sections["offset"][section]), int(elf.sections["size"][section])
+            facts: list[object] = [int(elf.sections["flags"][section]), elf.data[begin : begin + size]]
+            targets = [np.empty(0, np.int64)]
+            for source in e.relocation_sections(elf, section):
+                table = e.read_relocations(elf, source, symbols)
+                symbol = table["symbol"].astype(np.int64)
+                target = symbols.section[symbol].astype(np.int64)
+                value = np.where(target >= 0, symbols.table["value"][symbol].astype(np.int64), 0) + table["addend"]
+                # What another file defines is told by its symbol, all else by where it is.
+                targets.append(np.where(target >= 0, target, -2 - symbol))
+                facts += [table["offset"].tobytes(), table["type"].tobytes(), value.tobytes()]
+            numbers[function] = known.setdefault(tuple(facts), function)
+            named.append(np.concatenate(targets))
+        groups = 0
+        while len(known) != groups:
+            groups = len(known)
+            known.clear()
+            refined = numbers.copy()
+            for function, targets in zip(candidates, named, strict=True):
+                callee = function_at[np.maximum(targets, -1)]
+                key = np.where(callee >= 0, numbers[callee], -1).tobytes(), np.where(callee >= 0, -1, targets).tobytes()
+                refined[function] = known.setdefault((int(numbers[function]), *key), function)
+            numbers = refined
+        return numbers
+
+    def relaxed_bytes(self, code: Functions) -> Ints:
+        """Bytes [F] that a linker takes out of the calls of each function; 0 for machines other than RISC-V.
+
+        A direct call is ``auipc`` and ``jalr``, 8 bytes, which the linker replaces by one ``jal`` if the callee is
+        within 1 MiB: "Linker Relaxation" in the RISC-V ELF psABI. Every callee is taken to be that near; what
+        ``c.jal`` saves beyond that is not counted.
+        """
+        elf, symbols = self.elf, self._symbols
+        relaxed = np.zeros(len(code.names), np.int64)
+        if elf.machine != e.RISCV:
+            return relaxed
+        section, table, function = _relocations_by_function(elf, symbols, code)
+        place = section * LARGEST_SECTION + table["offset"].astype(np.int64)
+        relaxable = place[table["type"] == _R_RISCV_RELAX]
+        calls = np.isin(table["type"], _R_RISCV_CALLS) & np.isin(place, relaxable) & (function >= 0)
+        np.add.at(relaxed, function[calls], _RELAXED_CALL)
+        return relaxed
 
     def references(self, parts: Parts) -> References:
         """What refers to the functions."""
-        return read_references(self.elf, self._symbols, parts)
+        elf, symbols, code = self.elf, self._symbols, parts.functions
+        section, table, function = _relocations_by_function(elf, symbols, code)
+        counted = ~((parts.kind == EH_FRAME) | _except_tables(elf, parts.kind))[section]
+        section, table, function = section[counted], table[counted], function[counted]
+        return collect_references(
+            parts,
+            section,
+            function,
+            table["symbol"].astype(np.int64),
+            _targets(symbols, table, code),
+            always_live=_aliased_functions(symbols, code),
+            name_of=lambda number: e.text_at(symbols.strings, int(symbols.table["name"][number])),
+        )
 
-    def dynamic_bytes(self, functions: Functions, image: Image) -> tuple[Ints, Ints]:
-        """Each function's share [F] of ``.plt``, and of the tables of the dynamic linker."""
-        return count_dynamic_bytes(self.elf, self._symbols, functions, image)
+    def dynamic_bytes(self, code: Functions, image: Image) -> tuple[Ints, Ints]:
+        """Each function's share [F] of ``.plt``, and of the tables of the dynamic linker; 0 for unsupported machines.
 
+        A dynamically bound function costs one symbol, one ``.plt`` entry and one relocation, however often it is
+        called; its callers share this cost.
 
-def section_totals(elf: Elf) -> SectionTotals:
-    """Sum the sections of an object or a linked file by kind."""
-    kind = _kinds(elf)
-    return sum_kinds(kind, elf.sections["size"].astype(np.int64), _except_tables(elf, kind))
+        Args:
+            code: the functions.
+            image: kind of the image; in a shared library, calls of exported functions are bound dynamically as well.
+        """
+        elf, symbols = self.elf, self._symbols
+        plt, tables = np.zeros(len(code.names), np.int64), np.zeros(len(code.names), np.int64)
+        called, elsewhere = _references(elf, symbols, code, _CALLS.get(elf.machine, ()))
+        info, section = symbols.table["info"].astype(np.int64), symbols.section
+        named = (symbols.table["name"] > 0) & (info >> 4 != e.STB_LOCAL)
+        undefined = named & (symbols.table["section"] == 0)
+        exported = named & (section >= 0) & (symbols.table["other"] & 3 == _DEFAULT_VISIBILITY)
+        for symbol, callers in called.items():
+            if not (undefined[symbol] or (image == "library" and exported[symbol])):
+                continue
+            _share(plt, callers, PLT_ENTRY)
+            # Data that refers to it keeps the symbol there in any case.
+            new = undefined[symbol] and symbol not in elsewhere
+            name = e.text_at(symbols.strings, int(symbols.table["name"][symbol]))
+            _share(tables, callers, _RELOCATION + (_SYMBOL + len(name.encode()) + 1 if new else 0))
+        return plt, tables
 
 
 def read_groups(elf: Elf, symbols: Symbols) -> tuple[tuple[str, ...], Ints]:
@@ -299,107 +386,6 @@ def _bases(elf: Elf, section: Ints, kind: Ints) -> Ints:
     return address[section] - np.where(kind == _STT_TLS, first, 0)
 
 
-def group_alike_functions(elf: Elf, symbols: Symbols, code: Functions, except_table: Ints) -> Ints:
-    """Number the functions [F] such that those that ``lld --icf=all`` folds have the same number.
-
-    Two functions are alike if their sections have the same bytes, and relocations at the same offsets to the same
-    symbols, or to functions that are alike themselves. So all with the same bytes begin as alike, and are told apart
-    until nothing changes any more.
-
-    Args:
-        elf: the object.
-        symbols: its symbols.
-        code: its functions.
-        except_table: [F] bytes of each function's exception table. One that has any is not folded, nor is one that
-            shares its section with another one.
-    """
-    count = len(code.names)
-    alone = np.bincount(code.section, minlength=len(elf.names))[code.section] == 1 if count else np.zeros(0, bool)
-    candidates = np.flatnonzero((except_table == 0) & alone).tolist()
-    function_at = np.full(len(elf.names) + 1, -1, np.int64)
-    function_at[code.section[candidates]] = candidates
-    numbers, known = np.arange(count, dtype=np.int64), dict[object, int]()
-    named: list[Ints] = []
-    for function in candidates:
-        section = int(code.section[function])
-        begin, size = int(elf.sections["offset"][section]), int(elf.sections["size"][section])
-        facts: list[object] = [int(elf.sections["flags"][section]), elf.data[begin : begin + size]]
-        targets = [np.empty(0, np.int64)]
-        for source in e.relocation_sections(elf, section):
-            table = e.read_relocations(elf, source, symbols)
-            symbol = table["symbol"].astype(np.int64)
-            target = symbols.section[symbol].astype(np.int64)
-            value = np.where(target >= 0, symbols.table["value"][symbol].astype(np.int64), 0) + table["addend"]
-            # What another file defines is told by its symbol, all else by where it is.
-            targets.append(np.where(target >= 0, target, -2 - symbol))
-            facts += [table["offset"].tobytes(), table["type"].tobytes(), value.tobytes()]
-        numbers[function] = known.setdefault(tuple(facts), function)
-        named.append(np.concatenate(targets))
-    groups = 0
-    while len(known) != groups:
-        groups = len(known)
-        known.clear()
-        refined = numbers.copy()
-        for function, targets in zip(candidates, named, strict=True):
-            callee = function_at[np.maximum(targets, -1)]
-            key = np.where(callee >= 0, numbers[callee], -1).tobytes(), np.where(callee >= 0, -1, targets).tobytes()
-            refined[function] = known.setdefault((int(numbers[function]), *key), function)
-        numbers = refined
-    return numbers
-
-
-def count_relaxed_bytes(elf: Elf, symbols: Symbols, code: Functions) -> Ints:
-    """Bytes [F] that a linker takes out of the calls of each function; 0 for machines other than RISC-V.
-
-    A direct call is ``auipc`` and ``jalr``, 8 bytes, which the linker replaces by one ``jal`` if the callee is within
-    1 MiB: "Linker Relaxation" in the RISC-V ELF psABI. Every callee is taken to be that near; what ``c.jal`` saves
-    beyond that is not counted.
-
-    Args:
-        elf: the object.
-        symbols: its symbols.
-        code: its functions.
-    """
-    relaxed = np.zeros(len(code.names), np.int64)
-    if elf.machine != e.RISCV:
-        return relaxed
-    section, table, function = _relocations_by_function(elf, symbols, code)
-    place = section * LARGEST_SECTION + table["offset"].astype(np.int64)
-    relaxable = place[table["type"] == _R_RISCV_RELAX]
-    calls = np.isin(table["type"], _R_RISCV_CALLS) & np.isin(place, relaxable) & (function >= 0)
-    np.add.at(relaxed, function[calls], _RELAXED_CALL)
-    return relaxed
-
-
-def count_dynamic_bytes(elf: Elf, symbols: Symbols, code: Functions, image: Image) -> tuple[Ints, Ints]:
-    """Each function's share [F] of ``.plt``, and of the tables of the dynamic linker; 0 for unsupported machines.
-
-    A dynamically bound function costs one symbol, one ``.plt`` entry and one relocation, however often it is called;
-    its callers share this cost.
-
-    Args:
-        elf: the object.
-        symbols: its symbols.
-        code: its functions.
-        image: kind of the image; in a shared library, calls of exported functions are bound dynamically as well.
-    """
-    plt, tables = np.zeros(len(code.names), np.int64), np.zeros(len(code.names), np.int64)
-    called, elsewhere = _references(elf, symbols, code, _CALLS.get(elf.machine, ()))
-    info, section = symbols.table["info"].astype(np.int64), symbols.section
-    named = (symbols.table["name"] > 0) & (info >> 4 != e.STB_LOCAL)
-    undefined = named & (symbols.table["section"] == 0)
-    exported = named & (section >= 0) & (symbols.table["other"] & 3 == _DEFAULT_VISIBILITY)
-    for symbol, callers in called.items():
-        if not (undefined[symbol] or (image == "library" and exported[symbol])):
-            continue
-        _share(plt, callers, PLT_ENTRY)
-        # Data that refers to it keeps the symbol there in any case.
-        new = undefined[symbol] and symbol not in elsewhere
-        name = e.text_at(symbols.strings, int(symbols.table["name"][symbol]))
-        _share(tables, callers, _RELOCATION + (_SYMBOL + len(name.encode()) + 1 if new else 0))
-    return plt, tables
-
-
 def _references(
     elf: Elf, symbols: Symbols, code: Functions, calls: tuple[int, ...]
 ) -> tuple[dict[int, list[int]], set[int]]:
@@ -413,23 +399,6 @@ def _references(
     for target, caller in set(zip(symbol[by_call].tolist(), function[by_call].tolist(), strict=True)):
         called.setdefault(target, set()).add(caller)
     return {target: sorted(callers) for target, callers in called.items()}, set(symbol[~by_call].tolist())
-
-
-def read_references(elf: Elf, symbols: Symbols, parts: Parts) -> References:
-    """Find what refers to the functions."""
-    code = parts.functions
-    section, table, function = _relocations_by_function(elf, symbols, code)
-    counted = ~((parts.kind == EH_FRAME) | _except_tables(elf, parts.kind))[section]
-    section, table, function = section[counted], table[counted], function[counted]
-    return collect_references(
-        parts,
-        section,
-        function,
-        table["symbol"].astype(np.int64),
-        _targets(symbols, table, code),
-        always_live=_aliased_functions(symbols, code),
-        name_of=lambda number: e.text_at(symbols.strings, int(symbols.table["name"][number])),
-    )
 
 
 def _targets(symbols: Symbols, table: npt.NDArray[Any], code: Functions) -> Ints:
