@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -462,7 +461,6 @@ def test_builds_that_the_search_composes_are_what_the_compiler_makes(
             compiler,
             one,
             account,
-            lock=threading.Lock(),
             priority=MovePriority(rank=indifferent, noise=1.0, most=64, tries=1),
             rng=rng,
         )
@@ -474,7 +472,7 @@ def test_builds_that_the_search_composes_are_what_the_compiler_makes(
         one.composed, one.climb.composed_steps = done.composed, done.composed_steps
         if done.composed is not None and done.kept:
             composed.append(done.composed)
-    last = confirm_composed(compiler, one, account, lock=threading.Lock())
+    last = confirm_composed(compiler, one, account)
     assert composed
     assert account.image < first
     alike = 0

@@ -6,6 +6,7 @@ compares this with the link-aware score, whose 1/k needs no other module's state
 """
 
 import bisect
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -30,6 +31,7 @@ class ProjectAccount:
         sizes: the current object of each module.
         image: bytes of all current objects, each signature once.
         definers: for each signature, the indices in ``order`` of the modules that define it, ascending.
+        lock: to be held where other threads may put objects; the account itself does not take it.
     """
 
     order: tuple[str, ...]
@@ -38,6 +40,7 @@ class ProjectAccount:
     sizes: dict[str, ObjectSizes] = field(default_factory=dict[str, ObjectSizes])
     image: float = 0.0
     definers: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
+    lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
     _places: dict[str, int] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:

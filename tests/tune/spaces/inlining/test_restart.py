@@ -147,7 +147,6 @@ def begun_anew(search: InliningSearch, kind: RestartKind, seed: int) -> StepResu
         search.space.modules["m"],
         search.space.account,
         kind=kind,
-        lock=search.space.lock,
         priority=MovePriority(rank=indifferent, noise=8.0, most=64, tries=1),
         rng=np.random.default_rng(seed),
         is_over=lambda: False,

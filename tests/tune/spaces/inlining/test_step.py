@@ -1,7 +1,6 @@
 """The search, the compiler being a table: what is composed, when it is compiled, and what if it is wrong."""
 
 import dataclasses
-import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -73,14 +72,13 @@ class Trial:
             self.compiler,
             self.state,
             self.account,
-            lock=threading.Lock(),
             priority=MovePriority(rank=indifferent, noise=1.0, most=most, tries=1),
             rng=np.random.default_rng(self.compilations if seed is None else seed),
         )
         return self.enter(done)
 
     def confirm(self) -> StepResult:
-        return self.enter(confirm_composed(self.compiler, self.state, self.account, lock=threading.Lock()))
+        return self.enter(confirm_composed(self.compiler, self.state, self.account))
 
     def enter(self, done: StepResult) -> StepResult:
         self.state.tried.update(done.failed)

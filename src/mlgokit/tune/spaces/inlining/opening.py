@@ -178,7 +178,7 @@ def try_on_all(
         build = compile_one(state)
         search.count(build.user_seconds)
         if build.ok and len(build.decisions):
-            with space.lock:
+            with space.account.lock:
                 merged = merge(state.build, build, space.account, state.module.name)
             state.others.append(make_entry((), build.decisions.sites, build.decisions.inlined).keys)
             space.adopt_if_better(state, build)

@@ -1,7 +1,6 @@
 """Restarts: larger changes of a module, once no single move makes it smaller any more."""
 
 import dataclasses
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -86,7 +85,6 @@ def restart(
     account: ProjectAccount,
     *,
     kind: RestartKind,
-    lock: threading.Lock,
     priority: MovePriority,
     rng: np.random.Generator,
     is_over: IsOver,
@@ -96,22 +94,20 @@ def restart(
     Args:
         compiler: compiler of the module.
         state: the module; not changed here.
-        account: the project's account, read under ``lock``.
+        account: the project's account, read under its lock.
         kind: kind of the restart.
-        lock: lock of the account.
         priority: order of the moves of local search; restarts with moves of their own ignore its ranks.
         rng: source of random draws.
         is_over: whether the budget is spent, so that the restart gives up.
     """
     if kind is RestartKind.NEIGHBOURHOOD:
-        done = _search_neighbourhood(compiler, state, account, lock=lock, priority=priority, rng=rng, is_over=is_over)
+        done = _search_neighbourhood(compiler, state, account, priority=priority, rng=rng, is_over=is_over)
         return dataclasses.replace(done, kind=kind, base=state.build)
     fresh = ModuleState(module=state.module, plain=state.plain, build=state.build, tried=state.drawn)
     done = step(
         compiler,
         fresh,
         account,
-        lock=lock,
         # The proposal has drawn its moves.
         priority=dataclasses.replace(priority, rank=indifferent),
         rng=rng,
@@ -149,14 +145,13 @@ def _search_neighbourhood(
     state: ModuleState,
     account: ProjectAccount,
     *,
-    lock: threading.Lock,
     priority: MovePriority,
     rng: np.random.Generator,
     is_over: IsOver,
 ) -> StepResult:
     """Draw the decisions of a neighbourhood again, search locally from there, and merge what is smaller."""
     build, name = state.build, state.module.name
-    with lock:
+    with account.lock:
         base, _ = scored(build, account, name)
     size = max(2, round(rng.uniform(_LEAST_SHARE, _LARGEST_SHARE) * len(build.decisions)))
     start = _override_by_rule(build, neighbourhood(base, size, rng), priority, rng)
@@ -168,7 +163,7 @@ def _search_neighbourhood(
     for _ in range(_LOCAL_STEPS):
         if is_over():
             break
-        done = step(compiler, elsewhere, account, lock=lock, priority=priority, rng=rng)
+        done = step(compiler, elsewhere, account, priority=priority, rng=rng)
         if not done.compilations:
             break
         compilations, seconds = compilations + done.compilations, seconds + done.user_seconds
@@ -176,12 +171,12 @@ def _search_neighbourhood(
         elsewhere.build = done.build or elsewhere.build
         elsewhere.composed, elsewhere.climb.composed_steps = done.composed, done.composed_steps
     result = elsewhere.build
-    with lock:
+    with account.lock:
         merged = merge(build, elsewhere.current, account, name)
     if merged.taken and (merged.is_new or elsewhere.composed is not None) and not is_over():
         result = compile_decided(compiler, state.module, merged.decisions, state.names)
         compilations, seconds = compilations + 1, seconds + result.user_seconds
-    with lock:
+    with account.lock:
         before = account.module_bytes(name, build.measured)
         saved = before - account.module_bytes(name, result.measured) if result.ok else 0.0
     return StepResult(

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -108,7 +107,6 @@ class InliningSpace:
         policy: policy that orders the moves; ``None`` before one was fitted.
         accepted: names of the modules that a judge accepted; ``None`` without a judge.
         changed: names of the modules that changed since an earlier session.
-        lock: lock of the account, which steps read while others are accepted.
     """
 
     folder: Path
@@ -123,7 +121,6 @@ class InliningSpace:
     policy: Policy | None = None
     accepted: frozenset[str] | None = None
     changed: frozenset[str] = frozenset()
-    lock: threading.Lock = field(default_factory=threading.Lock)
     _rank: Rank = indifferent
     _ranked_by: Policy | None = None
     _fits: int = 0
@@ -207,10 +204,10 @@ class InliningSpace:
         priority = MovePriority(rank=self._rank, noise=config.noise, most=config.most, tries=config.tries)
 
         def choose_flips() -> FlipExploration:
-            return choose(unit, self.account, lock=self.lock, priority=priority, rng=child)
+            return choose(unit, self.account, priority=priority, rng=child)
 
         def explore_flips(chosen: FlipExploration) -> Callable[[], StepResult]:
-            return functools.partial(explore, self.compiler, snapshot, self.account, chosen, lock=self.lock)
+            return functools.partial(explore, self.compiler, snapshot, self.account, chosen)
 
         if not unit.climb.exhausted:
             unit.climb.pass_from = unit.climb.pass_from or unit.build
@@ -223,7 +220,6 @@ class InliningSpace:
             snapshot,
             self.account,
             kind=choose_restart(self.arms, rng),
-            lock=self.lock,
             priority=priority,
             rng=child,
             is_over=is_over,
@@ -231,7 +227,7 @@ class InliningSpace:
 
     def _confirmation(self, unit: ModuleState) -> Callable[[], StepResult]:
         """The work that compiles a module's composed build."""
-        return functools.partial(confirm_composed, self.compiler, unit, self.account, lock=self.lock)
+        return functools.partial(confirm_composed, self.compiler, unit, self.account)
 
     def accept(self, unit: ModuleState, step: StepResult) -> None:
         """Adopt the outcome of a step or a restart, and save the module's progress."""
@@ -270,7 +266,7 @@ class InliningSpace:
         unit.climb.release(step.made, is_confirmation=step.confirms or nothing_tried)
         if step.base is None or step.base is unit.current:
             return step
-        with self.lock:
+        with self.account.lock:
             return catch_up(step, unit, self.account)
 
     def _end_pass(self, unit: ModuleState) -> None:
@@ -281,12 +277,12 @@ class InliningSpace:
 
     def bytes_of(self, unit: ModuleState, build: Compilation) -> float:
         """Bytes of a module in the account, with this build."""
-        with self.lock:
+        with self.account.lock:
             return self.account.module_bytes(unit.module.name, build.measured)
 
     def adopt_if_better(self, unit: ModuleState, build: Compilation) -> bool:
         """Make ``build`` the module's best one if the project gets smaller."""
-        with self.lock:
+        with self.account.lock:
             name = unit.module.name
             known = self.account.module_bytes(name, unit.build.measured)
             if self.account.module_bytes(name, build.measured) >= known:
@@ -311,7 +307,7 @@ class InliningSpace:
 
     def saved_bytes(self, unit: ModuleState, build: Compilation | None) -> float:
         """Bytes that a build saves by the account, which sums sizes of objects; 0 for ``None``, the plain build."""
-        with self.lock:
+        with self.account.lock:
             name, account = unit.module.name, self.account
             sizes = unit.plain if build is None else build.measured
             return account.module_bytes(name, unit.plain) - account.module_bytes(name, sizes)
@@ -338,7 +334,7 @@ class InliningSpace:
         if target.ok:
             unit.build, unit.composed, unit.climb.exhausted = target, None, False
             unit.reverted += 1
-            with self.lock:
+            with self.account.lock:
                 self.account.put(unit.module.name, target.measured)
                 base, _ = scored(target, self.account, unit.module.name)
             for move in moves_between(base, target.decisions.sites, rejected.decisions.by_site):

@@ -5,7 +5,6 @@ exploration also shows whether that was right, where its own flips do not reach.
 """
 
 import dataclasses
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -104,7 +103,6 @@ def step(
     state: ModuleState,
     account: ProjectAccount,
     *,
-    lock: threading.Lock,
     priority: MovePriority,
     rng: np.random.Generator,
     propose: Propose = moves_of,
@@ -116,25 +114,23 @@ def step(
     Args:
         compiler: compiler of the module.
         state: the module; not changed here.
-        account: the project's account, read under ``lock``, since other modules change during the compilation.
-        lock: lock of the account.
+        account: the project's account, read under its lock, since other modules change during the compilation.
         priority: order and number of the moves.
         rng: source of the random part of the order.
         propose: function that returns the possible moves.
     """
     if state.climb.is_due:
-        return confirm_composed(compiler, state, account, lock=lock)
-    chosen = choose(state, account, lock=lock, priority=priority, rng=rng, propose=propose)
+        return confirm_composed(compiler, state, account)
+    chosen = choose(state, account, priority=priority, rng=rng, propose=propose)
     if not chosen.flips:
-        return confirm_composed(compiler, state, account, lock=lock)
-    return explore(compiler, state, account, chosen, lock=lock)
+        return confirm_composed(compiler, state, account)
+    return explore(compiler, state, account, chosen)
 
 
 def choose(
     state: ModuleState,
     account: ProjectAccount,
     *,
-    lock: threading.Lock,
     priority: MovePriority,
     rng: np.random.Generator,
     propose: Propose = moves_of,
@@ -144,7 +140,7 @@ def choose(
     Moves that steps under way have claimed are not chosen.
     """
     build, name = state.current, state.module.name
-    with lock:
+    with account.lock:
         base, _ = scored(build, account, name)
     moves = propose(base)
     # What the link discards may change as it likes.
@@ -168,9 +164,7 @@ def choose(
     )
 
 
-def explore(
-    compiler: Compiler, state: ModuleState, account: ProjectAccount, chosen: FlipExploration, *, lock: threading.Lock
-) -> StepResult:
+def explore(compiler: Compiler, state: ModuleState, account: ProjectAccount, chosen: FlipExploration) -> StepResult:
     """Make the chosen moves in one compilation, and keep those that paid."""
     build, name, every = chosen.base, state.module.name, chosen.flips
     decisions = build.decisions.by_site
@@ -188,7 +182,7 @@ def explore(
     )
     if not explored.ok:
         return vain
-    with lock:
+    with account.lock:
         base, _ = scored(build, account, name)
         after, _ = scored(explored, account, name, np.array(list(every), np.uint64))
     compared = compare(base, after, ties_consequences=True)
@@ -206,12 +200,10 @@ def explore(
     )
     # Functions that no reverted flip reaches were compiled as they are.
     composed = None if compared.all_kept else compose(build, explored, compared.as_before())
-    return _choose_next(tried, state, account, explored, composed, lock=lock)
+    return _choose_next(tried, state, account, explored, composed)
 
 
-def confirm_composed(
-    compiler: Compiler, state: ModuleState, account: ProjectAccount, *, lock: threading.Lock
-) -> StepResult:
+def confirm_composed(compiler: Compiler, state: ModuleState, account: ProjectAccount) -> StepResult:
     """Compile the composed build, and continue from it, or from its parts that are smaller than in the best build.
 
     Without such parts, the search continues from the best build that was compiled.
@@ -221,10 +213,10 @@ def confirm_composed(
     real = compile_decided(compiler, state.module, state.composed.decisions.by_site, state.names)
     done = StepResult(compilations=1, user_seconds=real.user_seconds, base=state.composed, confirms=True)
     if not real.ok:
-        return _choose_next(done, state, account, None, None, lock=lock)
-    with lock:
+        return _choose_next(done, state, account, None, None)
+    with account.lock:
         parts = smaller_parts(state.build, real, account, state.module.name)
-    return _choose_next(done, state, account, real, None if parts.all_smaller else parts.build, lock=lock)
+    return _choose_next(done, state, account, real, None if parts.all_smaller else parts.build)
 
 
 def _choose_next(
@@ -233,12 +225,10 @@ def _choose_next(
     account: ProjectAccount,
     real: Compilation | None,
     composed: Compilation | None,
-    *,
-    lock: threading.Lock,
 ) -> StepResult:
     """Choose the build to continue from: the composed one, or else the compiled one, if it is smaller than the best."""
     name = state.module.name
-    with lock:
+    with account.lock:
         best, known = scored(state.build, account, name)
         total = known if real is None else scored(real, account, name)[1]
         promises = composed is not None and scored(composed, account, name)[1] < min(known, total)

@@ -1,7 +1,6 @@
 """Passes of the optimizer as a space: modules, the passes that are left out of them, and their next steps."""
 
 import functools
-import threading
 from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,13 +39,13 @@ class OptimizerSpace:
         decisions: content of the decision table that modules are inlined by.
         units: modules that compile.
         failures: reasons by name for modules that do not compile.
-        account: the project's account of the best builds.
+        account: the project's account of the best builds; its lock is that of the modules too, which steps read while
+            others are accepted.
         before_bytes: bytes of the account before the search.
         slowdown: share by which a function may execute more instructions than with all passes, by LLVM's estimate.
         shared: number of functions that several modules have, other than copies and variants, and that are not
             searched, since a change would affect all of these modules.
         withheld: keys of functions whose passes run again, because runs of the program spoke against what was found.
-        lock: lock of the account and the modules, which steps read while others are accepted.
     """
 
     folder: Path
@@ -59,7 +58,6 @@ class OptimizerSpace:
     slowdown: float
     shared: int = 0
     withheld: set[int] = field(default_factory=set[int])
-    lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def objective(self) -> Objective:
@@ -129,7 +127,7 @@ class OptimizerSpace:
         def explore_passes(chosen: PassExploration) -> Callable[[], PassStep]:
             return functools.partial(explore, self.compile, unit, base, chosen)
 
-        with self.lock:
+        with self.account.lock:
             return unit.climb.next_step(choose_passes, explore_passes, self._confirmation(unit)) or PassStep
 
     def _confirmation(self, unit: PassModule) -> Callable[[], PassStep]:
@@ -139,7 +137,7 @@ class OptimizerSpace:
 
     def accept(self, unit: PassModule, step: PassStep) -> None:
         """Adopt the outcome of a step; a step without compilations may end the pass over the moves."""
-        with self.lock:
+        with self.account.lock:
             ends_pass = not step.compilations and unit.climb.ends_pass
             unit.climb.release(step.made, is_confirmation=step.confirms or ends_pass)
             unit.waits = not step.compilations and not ends_pass
