@@ -26,9 +26,9 @@ from mlgokit.tables.overrides import ALLOCATIONS, read_plugin_overrides
 from mlgokit.tune.loop import run_search
 from mlgokit.tune.publish import publish
 from mlgokit.tune.result import Tuned
-from mlgokit.tune.spaces.allocation.trials import TrialConfig, open_bytes
+from mlgokit.tune.spaces.allocation.trials import TrialConfig, allocation_plan
 from mlgokit.tune.spaces.functions.finish import finish_bytes
-from mlgokit.tune.spaces.functions.opening import FunctionSearch
+from mlgokit.tune.spaces.functions.opening import FunctionSearch, open_verified
 from mlgokit.tune.spaces.functions.space import FunctionSpace
 from mlgokit.tune.spaces.inlining.finish import finish_inlining
 from mlgokit.tune.spaces.inlining.opening import open_inlining
@@ -241,10 +241,18 @@ def opened(
     ) as verifier:
         tuned = finish_inlining(verifier, search)
         objective = search.space.objective
-        found = open_bytes(verifier, objective=objective, folder=place, start={}, seed=1, report=say_nothing)
+        found = open_verified(
+            verifier,
+            allocation_plan(objective),
+            objective=objective,
+            folder=place / "allocation",
+            start={},
+            seed=1,
+            report=say_nothing,
+        )
 
         def put_together() -> Tuned:
-            done = finish_bytes(verifier, found, tuned, search.space.account.module_bytes)
+            done = finish_bytes(verifier, found, tuned, search.space.account)
             return publish(verifier, done, folder)
 
         yield tuned, found, put_together

@@ -11,6 +11,7 @@ import pytest
 from mlgokit.builds.link import LinkPlan
 from mlgokit.builds.measurement import Comparison, Measure
 from mlgokit.compiler.compilation import Compilation, CompileStatus
+from mlgokit.compiler.objects.account import account_of
 from mlgokit.compiler.objects.measure import Objective
 from mlgokit.compiler.reuse.trials import OVERRIDE, Overrides
 from mlgokit.progress import say_nothing
@@ -81,8 +82,7 @@ def test_a_program_that_grew_may_have_a_module_that_does_not_compile():
     mix = shipped._Mix(
         verifier=verifier,
         tables=tables(),
-        objective=Objective.LINK_AWARE,
-        bytes_of=lambda _, sizes: sizes.totals.text,
+        account=account_of(["a"], {}, objective=Objective.LINK_AWARE),
         inside={},
         before=before,
     )
@@ -108,6 +108,6 @@ def test_it_is_said_why_the_shipped_policies_are_not_in_the_plugin(tmp_path: Pat
         report=say_nothing,
     )
     tuned = dataclasses.replace(NOTHING_TUNED, notes=("before",))
-    found = add_shipped(verifier, tuned, {}, Objective.LINK_AWARE, lambda _, sizes: sizes.totals.text)
+    found = add_shipped(verifier, tuned, {}, account_of(["a"], {}, objective=Objective.LINK_AWARE))
     assert found.notes == ("before", "builtin:Oz is not in the plugin: a does not compile with it: after 60 s")
     assert verifier.inside == {"decisions": decisions}

@@ -1,9 +1,8 @@
 """The tables of a plugin whose programs are run, and how parts of them are taken back where that executed more."""
 
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Any
 
 from mlgokit.compiler.objects.measure import ObjectSizes
 from mlgokit.compiler.run_costs import symbol_of
@@ -11,8 +10,7 @@ from mlgokit.tables.overrides import OverrideKind
 from mlgokit.terminal import counted
 from mlgokit.traces.function_id import function_id
 from mlgokit.tune.result import Tuned
-from mlgokit.tune.search import Search
-from mlgokit.tune.spaces.functions.finish import INLINING_TABLE, finish_bytes
+from mlgokit.tune.spaces.functions.finish import INLINING_TABLE, TableSearch, finish_bytes
 from mlgokit.tune.spaces.inlining.finish import finish_inlining
 from mlgokit.tune.spaces.inlining.opening import InliningSearch
 from mlgokit.tune.verify import Verifier
@@ -32,14 +30,9 @@ class SearchedTables:
 
     verifier: Verifier
     inlining: InliningSearch
-    on_top: dict[OverrideKind, Search[Any]] = field(default_factory=dict[OverrideKind, Search[Any]])
+    on_top: dict[OverrideKind, TableSearch] = field(default_factory=dict[OverrideKind, TableSearch])
     before: dict[OverrideKind, Tuned] = field(default_factory=dict[OverrideKind, Tuned])
     blamed: Counter[int] = field(default_factory=Counter[int])
-
-    @property
-    def bytes_of(self) -> Callable[[str, ObjectSizes], float]:
-        """Return a module's bytes in the project's account, for an object of given sizes."""
-        return self.inlining.space.account.module_bytes
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -48,7 +41,7 @@ class SearchedTables:
             return ()
         return (f"{counted(len(self.blamed), 'function')} executed more, and LLVM decides about them again",)
 
-    def verify(self, kind: OverrideKind, search: Search[Any], tuned: Tuned) -> Tuned:
+    def verify(self, kind: OverrideKind, search: TableSearch, tuned: Tuned) -> Tuned:
         """Verify the table of a search on top of those of ``tuned``.
 
         Raises:
@@ -56,7 +49,7 @@ class SearchedTables:
             ToolError: the plugin cannot be linked.
         """
         self.on_top[kind], self.before[kind] = search, tuned
-        return finish_bytes(self.verifier, search, tuned, self.bytes_of)
+        return finish_bytes(self.verifier, search, tuned, self.inlining.space.account)
 
     def growth(self) -> dict[str, int]:
         """Bytes by which functions are larger than plainly, of all whose code the tables change."""

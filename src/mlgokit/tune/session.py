@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from mlgokit.algorithms.registry import missing_framework
 from mlgokit.builds.build import Build, CandidatePlugin
@@ -53,16 +52,15 @@ from mlgokit.tune.publish import RESULT_NAME, complete_publishing, publish
 from mlgokit.tune.replay_export import ReplayRequest, export_replay
 from mlgokit.tune.result import Tuned
 from mlgokit.tune.runs import Runs
-from mlgokit.tune.search import Search
 from mlgokit.tune.shipped import add_shipped, shipped_policies
-from mlgokit.tune.spaces.allocation.trials import TrialConfig, open_bytes
-from mlgokit.tune.spaces.functions.finish import finish_costs
-from mlgokit.tune.spaces.functions.opening import open_functions
+from mlgokit.tune.spaces.allocation.trials import TrialConfig, allocation_plan
+from mlgokit.tune.spaces.functions.finish import TableSearch, finish_costs
+from mlgokit.tune.spaces.functions.opening import open_functions, open_verified
 from mlgokit.tune.spaces.inlining.finish import finish_inlining
 from mlgokit.tune.spaces.inlining.opening import InliningSearch, known_policy, open_inlining, try_whole
 from mlgokit.tune.spaces.inlining.space import POLICY_NAME, SearchConfig
 from mlgokit.tune.spaces.optimizer.opening import open_optimizer
-from mlgokit.tune.spaces.passes.trials import open_passes
+from mlgokit.tune.spaces.passes.trials import pass_plan
 from mlgokit.tune.verify import Verifier
 
 SEARCH = "search"
@@ -553,8 +551,7 @@ def _tune_bytes(session: Session) -> Tuned | NotRecovered:
                     verifier,
                     tuned,
                     tables.on_top,
-                    space.objective,
-                    space.account.module_bytes,
+                    space.account,
                     with_all=is_large,
                 )
                 policies = {problem: load_policy(file) for problem, file in shipped_policies().items()}
@@ -613,37 +610,44 @@ def _tune_functions(
     """
     verifier, space, folder, seed = tables.verifier, tables.inlining.space, tables.inlining.folder, tables.inlining.seed
     objective = space.objective
+    policy = _policy_of_passes(folder, verifier.modules) if settings.adds_shipped_policies else None
 
-    def run(kind: OverrideKind, found: Search[Any], seconds: float) -> Tuned:
+    def open_search(kind: OverrideKind) -> TableSearch:
+        start = dict[int, Overrides]() if settings.start is None else read_plugin_overrides(kind, settings.start)
+        if kind is OPTIMIZER_PASSES:
+            return open_optimizer(
+                verifier, objective=objective, slowdown=settings.slowdown, folder=folder, start=start, policy=policy,
+                seed=seed, report=report,
+            )  # fmt: skip
+        architectures = (one.architecture for one in verifier.modules)
+        plan, name = (
+            (allocation_plan(objective), "allocation")
+            if kind is ALLOCATIONS
+            else (pass_plan(objective, architectures, slowdown=settings.slowdown), "passes")
+        )
+        return open_verified(
+            verifier, plan, objective=objective, folder=folder / name, start=start, seed=seed, report=report
+        )
+
+    def run(kind: OverrideKind, seconds: float) -> Tuned:
+        found = open_search(kind)
         run_search(found, seconds=seconds, workers=space.compiler, report=report)
         return tables.verify(kind, found, tuned)
 
-    def earlier(kind: OverrideKind) -> Mapping[int, Overrides]:
-        return {} if settings.start is None else read_plugin_overrides(kind, settings.start)
-
     kept = settings.allocation_share * settings.seconds
-    policy = _policy_of_passes(folder, verifier.modules) if settings.adds_shipped_policies else None
-    optimizer = functools.partial(open_optimizer, policy=policy)
-    openings = ((optimizer, OPTIMIZER_PASSES), (open_passes, PASSES)) if settings.pass_share else ()
+    kinds = (OPTIMIZER_PASSES, PASSES) if settings.pass_share else ()
     if not _has_trials(verifier.modules):
-        openings = openings[:1]
-    for index, (open_search, kind) in enumerate(openings):
-        begin, seconds = time.monotonic(), max(0.0, left - kept) / (len(openings) - index)
+        kinds = kinds[:1]
+    for index, kind in enumerate(kinds):
+        begin, seconds = time.monotonic(), max(0.0, left - kept) / (len(kinds) - index)
         # All workers make steps, if only in one module.
         steps = seconds * space.compiler.workers / max(_step_seconds(verifier), 1e-9)
         if kind is OPTIMIZER_PASSES and steps < settings.least_steps:
             seconds = 0.0
-        found = open_search(
-            verifier, objective=objective, slowdown=settings.slowdown, folder=folder, start=earlier(kind), seed=seed,
-            report=report,
-        )  # fmt: skip
-        tuned = run(kind, found, seconds)
+        tuned = run(kind, seconds)
         left -= min(seconds, time.monotonic() - begin)
     if settings.allocation_share:
-        found = open_bytes(
-            verifier, objective=objective, folder=folder, start=earlier(ALLOCATIONS), seed=seed, report=report
-        )
-        tuned = run(ALLOCATIONS, found, max(kept, left))
+        tuned = run(ALLOCATIONS, max(kept, left))
     return tuned
 
 

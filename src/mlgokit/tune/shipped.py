@@ -6,13 +6,13 @@ that would be larger than with the policies alone are left to the policies.
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from mlgokit.builds.variant import policies_by_problem
-from mlgokit.compiler.objects.measure import Objective, ObjectSizes
+from mlgokit.compiler.objects.account import ProjectAccount
+from mlgokit.compiler.objects.measure import Objective
 from mlgokit.compiler.reuse.trials import Overrides
 from mlgokit.policy.pretrained import SHIPPED
 from mlgokit.problems import INLINE_SIZE, PASS_SELECTION, REGALLOC_PRIORITY, REGALLOC_WEIGHT
@@ -27,9 +27,8 @@ from mlgokit.tables.overrides import (
     write_overrides,
 )
 from mlgokit.tune.result import ShippedPolicies, Tuned
-from mlgokit.tune.search import Search
 from mlgokit.tune.spaces.functions.compare import folded_in, grown_functions
-from mlgokit.tune.spaces.functions.finish import FIELDS, INLINING_TABLE, with_build
+from mlgokit.tune.spaces.functions.finish import FIELDS, INLINING_TABLE, TableSearch, with_build
 from mlgokit.tune.verify import PLAIN, VerifiedBuild, Verifier, grew
 
 _KINDS = {
@@ -43,7 +42,6 @@ _CORRECTIONS = 3
 """How often functions and modules are taken from the policies, or left to them, after a build shows that they are
 larger."""
 
-BytesOf = Callable[[str, ObjectSizes], float]
 _Functions = Mapping[str, Mapping[str, int]]
 """Keys of functions, by module and name."""
 
@@ -112,9 +110,8 @@ def shipped_policies() -> dict[str, Path]:
 def add_shipped(
     verifier: Verifier,
     tuned: Tuned,
-    searches: Mapping[OverrideKind, Search[Any]],
-    objective: Objective,
-    bytes_of: BytesOf,
+    searches: Mapping[OverrideKind, TableSearch],
+    account: ProjectAccount,
     *,
     with_all: bool = False,
 ) -> Tuned:
@@ -128,8 +125,7 @@ def add_shipped(
         tuned: the result without policies.
         searches: searches that found the entries of the tables of functions, by kind of table. A policy that no table
             can keep out of functions is not put into the plugin.
-        objective: decides which bytes count.
-        bytes_of: function that returns a module's bytes in the project's account, for an object of given sizes.
+        account: the project's account, whose objective decides which bytes count.
         with_all: put in policies that no table can keep out of functions too, as there was no time to list functions.
 
     Raises:
@@ -139,7 +135,7 @@ def add_shipped(
     before, inside, destinations = verifier.latest, dict(verifier.inside), dict(verifier.tables)
     tables = _read_tables(verifier, searches)
     policies = shipped_policies()
-    mix = _Mix(verifier=verifier, tables=tables, objective=objective, bytes_of=bytes_of, inside=inside, before=before)
+    mix = _Mix(verifier=verifier, tables=tables, account=account, inside=inside, before=before)
 
     alone = mix.measure(
         mix.compile("shipped", policies, PolicyScope(modules=set(tables.decisions)), with_functions=False)
@@ -151,7 +147,7 @@ def add_shipped(
         )
         return dataclasses.replace(tuned, notes=(*tuned.notes, note))
     tuned = dataclasses.replace(
-        tuned, shipped=ShippedPolicies(name=SHIPPED, bytes=alone.total_bytes(objective), judged=alone.judged)
+        tuned, shipped=ShippedPolicies(name=SHIPPED, bytes=alone.total_bytes(account.objective), judged=alone.judged)
     )
     usable = {
         problem: file
@@ -181,7 +177,7 @@ def add_shipped(
         result = dataclasses.replace(result, shipped=added)
     verifier.builds = {PLAIN: verifier.plain, **dict.fromkeys(verifier.inside, build)}
     verifier.mark_stale()
-    return with_build(verifier, result, build, objective, bytes_of)
+    return with_build(verifier, result, build, account)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -191,16 +187,14 @@ class _Mix:
     Attributes:
         verifier: verifier that compiles and measures.
         tables: tables of the tuned plugin.
-        objective: decides which bytes count.
-        bytes_of: function that returns a module's bytes in the project's account, for an object of given sizes.
+        account: the project's account, whose objective decides which bytes count.
         inside: policies and tables in the tuned plugin, by kind.
         before: the build with the tuned plugin.
     """
 
     verifier: Verifier
     tables: TunedTables
-    objective: Objective
-    bytes_of: BytesOf
+    account: ProjectAccount
     inside: Mapping[str, Path]
     before: VerifiedBuild
 
@@ -306,7 +300,7 @@ class _Mix:
         if judged is not None and judged.after is not None:
             return bool(judged.larger), bool(larger_programs(alone, build)), judged.after
         is_larger = grew(link, build.link) or (build is not self.before and grew(self.before.link, build.link))
-        return is_larger, False, build.total_bytes(self.objective)
+        return is_larger, False, build.total_bytes(self.account.objective)
 
     def describe(self, tuned: Tuned, scope: PolicyScope) -> Tuned:
         """The result with the numbers of entries that the tables still have, and a note on the policies."""
@@ -334,19 +328,19 @@ class _Mix:
     def _bytes(self, build: VerifiedBuild, module: str) -> float:
         """Bytes of a module in the account; infinite if it does not compile."""
         sizes = build.sizes.get(module)
-        return float("inf") if sizes is None else self.bytes_of(module, sizes)
+        return float("inf") if sizes is None else self.account.module_bytes(module, sizes)
 
     def _grown(self, module: str, first: VerifiedBuild, second: VerifiedBuild) -> set[str]:
         """Functions of a module that are larger in the second build."""
         before, after = first.sizes.get(module), second.sizes.get(module)
         if before is None or after is None:
             return set()
-        text_only = self.objective is Objective.LINK_AWARE_TEXT
+        text_only = self.account.objective is Objective.LINK_AWARE_TEXT
         folded = folded_in(next(one for one in self.verifier.modules if one.name == module), first)
         return grown_functions(before, after, text_only=text_only, folded=folded)
 
 
-def _read_tables(verifier: Verifier, searches: Mapping[OverrideKind, Search[Any]]) -> TunedTables:
+def _read_tables(verifier: Verifier, searches: Mapping[OverrideKind, TableSearch]) -> TunedTables:
     """Read the tables that were verified."""
     table = read_table(verifier.inside[INLINING_TABLE])
     names = () if table.summary is None else table.summary.modules

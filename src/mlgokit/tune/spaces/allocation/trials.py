@@ -5,7 +5,6 @@ The weights of the trials decide whether scores are costs of spills, reloads and
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 
@@ -18,17 +17,13 @@ from mlgokit.compiler.reuse.trials import (
     SPILL_COST,
     TRIAL,
     Floats,
-    Overrides,
     Records,
     Series,
     Stage,
-    counts_bytes,
 )
-from mlgokit.progress import Report
-from mlgokit.tables.overrides import ALLOCATIONS, OverrideKind
-from mlgokit.tune.spaces.functions.opening import FunctionSearch, open_verified
+from mlgokit.tables.overrides import ALLOCATIONS
+from mlgokit.tune.spaces.functions.rounds import TrialPlan
 from mlgokit.tune.spaces.functions.state import FunctionState
-from mlgokit.tune.verify import Verifier
 
 FEW = (1, 2, 4, 8)
 """Mean numbers of flipped decisions in trials that flip few of them, if scores are bytes."""
@@ -41,7 +36,7 @@ _TINY = 1e-12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class TrialConfig:
+class TrialConfig(TrialPlan):
     """The trials of register allocations.
 
     Attributes:
@@ -50,43 +45,24 @@ class TrialConfig:
         priority: whether priorities are searched.
         policies: policies whose decisions are tried as well, by problem.
         few: share of the trials that flip few decisions, if scores are bytes.
+        label: name of the search in progress reports.
     """
+
+    kind = ALLOCATIONS
+    stage = Stage.REGISTERS
+    slowdown = 0.0
 
     weights: Floats = field(default_factory=lambda: SPILL_COST)
     eviction: bool = True
     priority: bool = True
     policies: Mapping[str, str] = field(default_factory=dict[str, str])
     few: float = SHARE_OF_FEW
-
-    @property
-    def kind(self) -> OverrideKind:
-        """Kind of the table: allocations."""
-        return ALLOCATIONS
-
-    @property
-    def stage(self) -> Stage:
-        """Stage of code generation at which functions are forked."""
-        return Stage.REGISTERS
-
-    @property
-    def label(self) -> str:
-        """Name of the search in progress reports."""
-        return "registers" if self.in_bytes else "search"
-
-    @property
-    def in_bytes(self) -> bool:
-        """Whether scores are bytes of the function, not LLVM's costs."""
-        return counts_bytes(self.weights)
+    label: str = "search"
 
     @property
     def penalty(self) -> float:
         """Score that is added for each unit of costs beyond those of LLVM's allocation."""
         return PENALTY if self.in_bytes and self.weights is not RUN_COST else 0.0
-
-    @property
-    def slowdown(self) -> float:
-        """No costs beside those of LLVM's allocation are free."""
-        return 0.0
 
     def free(self, function: FunctionState) -> float:
         """Costs that are not penalised: those of LLVM's allocation."""
@@ -106,34 +82,9 @@ class TrialConfig:
         return [Series(key=function.key, base=function.start, score=np.inf, trials=trials[:1]), series]
 
 
-def open_bytes(
-    verifier: Verifier,
-    *,
-    objective: Objective,
-    folder: Path,
-    start: Mapping[int, Overrides],
-    seed: int,
-    report: Report,
-) -> FunctionSearch:
-    """Begin a search for bytes on top of the verified tables, or go on with the one in the folder.
-
-    Args:
-        verifier: verifier with the verified inlining decisions, and passes if they were searched.
-        objective: decides which bytes count.
-        folder: folder of the search for inlining decisions; this search gets one below it.
-        start: overrides of an earlier plugin by key of the function, which are tried first.
-        seed: random seed.
-        report: called after every module.
-    """
-    return open_verified(
-        verifier,
-        TrialConfig(weights=_WEIGHTS.get(objective, IMAGE_BYTES)),
-        objective=objective,
-        folder=folder / "allocation",
-        start=start,
-        seed=seed,
-        report=report,
-    )
+def allocation_plan(objective: Objective) -> TrialConfig:
+    """The trials of a search on top of verified tables, which are scored by what counts for an objective."""
+    return TrialConfig(weights=_WEIGHTS.get(objective, IMAGE_BYTES), label="registers")
 
 
 def _draw_trials(config: TrialConfig, function: FunctionState, count: int, rng: np.random.Generator) -> Records:

@@ -1,7 +1,6 @@
 """Functions compared in two verified builds: which of them cost more, or are larger, with a table than without."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Protocol
 
 import numpy as np
 
@@ -14,18 +13,9 @@ from mlgokit.traces.function_id import function_id
 from mlgokit.tune.verify import VerifiedBuild, grew
 
 
-class KeyedFunctions(Protocol):
-    """A module with the table keys of its functions."""
-
-    @property
-    def keys(self) -> Mapping[str, int]:
-        """Table keys of its functions, by name."""
-        ...
-
-
-def keys_of(units: Iterable[KeyedFunctions], functions: Collection[int]) -> set[int]:
-    """Table keys of functions of these modules, by the ids of their names."""
-    return {key for unit in units for name, key in unit.keys.items() if function_id(name) in functions}
+def keys_of(keys: Iterable[Mapping[str, int]], functions: Collection[int]) -> set[int]:
+    """Select the keys of functions by the ids of their names, of modules whose functions have ``keys`` by name."""
+    return {key for by_name in keys for name, key in by_name.items() if function_id(name) in functions}
 
 
 def scores_of(done: Compilation) -> dict[str, float]:

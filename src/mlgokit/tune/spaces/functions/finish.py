@@ -1,85 +1,30 @@
 """The end of a search function by function: the plugin verified with its table, and the result."""
 
 import dataclasses
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
 
 from mlgokit.compiler.compilation import Compilation
-from mlgokit.compiler.objects.measure import Objective, ObjectSizes
+from mlgokit.compiler.objects.account import ProjectAccount
 from mlgokit.tables.decisions import renew_summary
 from mlgokit.tables.overrides import ALLOCATIONS, OPTIMIZER_PASSES, PASSES, renew_scores
 from mlgokit.tune.loop import combine_end_reasons
 from mlgokit.tune.result import SearchedFunctions, Tuned, TunedModule, costs_of
-from mlgokit.tune.search import Search
-from mlgokit.tune.space import Space
 from mlgokit.tune.spaces.functions.compare import scores_of
 from mlgokit.tune.spaces.functions.opening import FunctionSearch
 from mlgokit.tune.spaces.functions.state import ModuleFunctions
-from mlgokit.tune.verify import Candidate, Verified, VerifiedBuild, Verifier, verify
+from mlgokit.tune.spaces.optimizer.opening import OptimizerSearch
+from mlgokit.tune.spaces.optimizer.state import PassModule
+from mlgokit.tune.verify import Verified, VerifiedBuild, Verifier, verify
 
 INLINING_TABLE = "decisions"
 FIELDS = {ALLOCATIONS.table: "allocated", PASSES.table: "passes", OPTIMIZER_PASSES.table: "optimizer_passes"}
 """The field of :class:`Tuned` and of its rows for each table of functions, by table."""
 
-
-class SearchedUnit(Protocol):
-    """A module of a search whose table has entries by function."""
-
-    @property
-    def names(self) -> Sequence[str]:
-        """Names of the module, and of the modules that are searched together with it."""
-        ...
-
-    @property
-    def keys(self) -> Mapping[str, int]:
-        """Table keys of its functions, by name."""
-        ...
+TableSearch = FunctionSearch | OptimizerSearch
+"""A search for bytes whose table has entries by function."""
 
 
-class SearchedFunction(Protocol):
-    """A function of a search whose table has entries by function."""
-
-    @property
-    def key(self) -> int:
-        """Key of the function in the table."""
-        ...
-
-    @property
-    def trials(self) -> int:
-        """Number of trials in the function."""
-        ...
-
-
-class SearchedSpace(Space[Any, Any], Protocol):
-    """A space whose table has entries by function, for bytes."""
-
-    @property
-    def functions(self) -> Sequence[SearchedFunction]:
-        """All functions that were searched."""
-        ...
-
-    @property
-    def objective(self) -> Objective:
-        """The objective, which decides which bytes count."""
-        ...
-
-    @property
-    def candidate(self) -> Candidate:
-        """The table of the space."""
-        ...
-
-    def decided_functions(self) -> Collection[str]:
-        """Names of the functions that the table has entries of."""
-        ...
-
-    def take_back(self, functions: Collection[int], /) -> bool:
-        """Leave functions, by their ids, to LLVM; return whether that decides otherwise."""
-        ...
-
-
-def finish_bytes(
-    verifier: Verifier, search: Search[Any], tuned: Tuned, bytes_of: Callable[[str, ObjectSizes], float]
-) -> Tuned:
+def finish_bytes(verifier: Verifier, search: TableSearch, tuned: Tuned, account: ProjectAccount) -> Tuned:
     """Verify the table of a search on top of the plugin of ``tuned``.
 
     A function that is larger than before is reverted, and so are all functions of a larger module; so no module is
@@ -89,14 +34,13 @@ def finish_bytes(
         verifier: the verifier of ``tuned``.
         search: search over allocations, or over passes.
         tuned: the result without the search's table.
-        bytes_of: function that returns a module's bytes in the project's account, for an object of given sizes.
+        account: the project's account, whose objective decides which bytes count.
 
     Raises:
         StorageError: the disk is full or not writable.
         ToolError: the plugin cannot be linked.
     """
-    space: SearchedSpace = search.space
-    candidate = space.candidate
+    space, candidate = search.space, search.space.candidate
     done = verify(verifier, candidate, search.folder / candidate.kind)
     changed = {name: _changed(unit, done) for unit in space.units for name in unit.names}
     field = FIELDS[candidate.kind]
@@ -104,10 +48,10 @@ def finish_bytes(
         dataclasses.replace(row, **{field: changed.get(row.name, 0)}) if row.name in done.after.sizes else row
         for row in tuned.modules
     )
-    result = with_build(verifier, dataclasses.replace(tuned, modules=rows), done.after, space.objective, bytes_of)
+    result = with_build(verifier, dataclasses.replace(tuned, modules=rows), done.after, account)
     searched = SearchedFunctions(
         # An entry of an earlier plugin may be kept without a trial.
-        functions=len({one.key for one in space.functions if one.trials} | done.kept),
+        functions=len(space.tried_functions | done.kept),
         changed=len(done.kept),
         before_bytes=tuned.tuned_bytes,
         after_bytes=result.tuned_bytes,
@@ -125,33 +69,26 @@ def finish_bytes(
     )
 
 
-def with_build(
-    verifier: Verifier,
-    tuned: Tuned,
-    after: VerifiedBuild,
-    objective: Objective,
-    bytes_of: Callable[[str, ObjectSizes], float],
-) -> Tuned:
+def with_build(verifier: Verifier, tuned: Tuned, after: VerifiedBuild, account: ProjectAccount) -> Tuned:
     """Replace the sizes in a result by those of a build; the summary inside the plugin is renewed too.
 
     Args:
         verifier: verifier with the plugin.
         tuned: the result before.
         after: the build with the plugin as it is now.
-        objective: decides which bytes count.
-        bytes_of: function that returns a module's bytes in the project's account, for an object of given sizes.
+        account: the project's account, whose objective decides which bytes count.
 
     Raises:
         StorageError: the disk is full or not writable.
         ToolError: the plugin cannot be linked.
     """
-    plain, sizes, whole = verifier.plain, after.sizes, after.total_bytes(objective)
+    plain, sizes, whole = verifier.plain, after.sizes, after.total_bytes(account.objective)
     if after is not plain and renew_summary(verifier.inside[INLINING_TABLE], whole):
         verifier.mark_stale()
     rows = tuple(
         dataclasses.replace(
             row,
-            tuned_bytes=bytes_of(row.name, sizes[row.name]),
+            tuned_bytes=account.module_bytes(row.name, sizes[row.name]),
             plain=row.plain and plain.objects[row.name].read_bytes() == after.objects[row.name].read_bytes(),
         )
         if row.name in sizes
@@ -208,7 +145,7 @@ def finish_costs(verifier: Verifier, search: FunctionSearch) -> Tuned:
     )
 
 
-def _changed(unit: SearchedUnit, done: Verified) -> int:
+def _changed(unit: ModuleFunctions | PassModule, done: Verified) -> int:
     """Number of a module's functions that the verified table has."""
     return sum(key in done.kept for key in unit.keys.values())
 

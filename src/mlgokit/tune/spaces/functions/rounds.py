@@ -13,7 +13,7 @@ import numpy as np
 
 from mlgokit.compiler.executed import LEAST_BELIEVED
 from mlgokit.compiler.regalloc_cost import OFFSET
-from mlgokit.compiler.reuse.trials import RUN_COST, Floats, Outcome, Series, Stage
+from mlgokit.compiler.reuse.trials import RUN_COST, Floats, Outcome, Series, Stage, counts_bytes
 from mlgokit.tables.overrides import OverrideKind
 from mlgokit.tune.spaces.functions.state import FunctionState, ModuleFunctions
 
@@ -33,46 +33,32 @@ EXPECTED = 0.02
 
 
 class TrialPlan(Protocol):
-    """One kind of trials: which trials come next, and how they are scored."""
+    """One kind of trials: which trials come next, and how they are scored.
 
-    @property
-    def kind(self) -> OverrideKind:
-        """Kind of the table that the search makes."""
-        ...
+    Attributes:
+        kind: kind of the table that the search makes.
+        stage: stage of code generation at which functions are forked.
+        label: name of the search in progress reports.
+        weights: [9] weights of a trial's measures in the score.
+        slowdown: share of LLVM's costs that is free beside them; infinite for no bound.
+        policies: policies that make the decisions that are not tried, by problem.
+    """
 
-    @property
-    def stage(self) -> Stage:
-        """Stage of code generation at which functions are forked."""
-        ...
-
-    @property
-    def label(self) -> str:
-        """Name of the search in progress reports."""
-        ...
-
-    @property
-    def weights(self) -> Floats:
-        """Weights [9] of a trial's measures in the score."""
-        ...
+    kind: OverrideKind
+    stage: Stage
+    label: str
+    weights: Floats
+    slowdown: float
+    policies: Mapping[str, str]
 
     @property
     def in_bytes(self) -> bool:
         """Whether scores are bytes of the function, not LLVM's costs."""
-        ...
+        return counts_bytes(self.weights)
 
     @property
     def penalty(self) -> float:
         """Score that is added for each unit of costs beyond those that are free."""
-        ...
-
-    @property
-    def slowdown(self) -> float:
-        """Share of LLVM's costs that is free beside them; infinite for no bound."""
-        ...
-
-    @property
-    def policies(self) -> Mapping[str, str]:
-        """Policies that make the decisions that are not tried, by problem."""
         ...
 
     def free(self, function: FunctionState) -> float:

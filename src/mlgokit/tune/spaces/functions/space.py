@@ -109,6 +109,11 @@ class FunctionSpace:
         return [one for unit in self.units for one in unit.functions]
 
     @property
+    def tried_functions(self) -> set[int]:
+        """Keys of the functions that trials were made in."""
+        return {one.key for one in self.functions if one.trials}
+
+    @property
     def score(self) -> Score:
         """The sum of the best scores; and the geometric mean of their changes, or in bytes the change of the sum."""
         sums = [unit.sums for unit in self.units]
@@ -219,7 +224,7 @@ class FunctionSpace:
 
     def take_back(self, functions: Collection[int]) -> bool:
         """Leave functions, by their ids, to LLVM; return whether that decides otherwise."""
-        keys = keys_of(self.units, functions)
+        keys = keys_of((unit.keys for unit in self.units), functions)
         changes = not keys.isdisjoint(self.chosen())
         self.withheld |= keys
         return changes

@@ -24,7 +24,7 @@ from mlgokit.tables.overrides import (
 from mlgokit.tune.search import progress_path
 from mlgokit.tune.space import IsOver, PendingWork, Score, recent_rate
 from mlgokit.tune.spaces.functions.compare import keys_of, objection_in_bytes
-from mlgokit.tune.spaces.optimizer.state import PassModule, TriedFunction, save_left_out
+from mlgokit.tune.spaces.optimizer.state import PassModule, save_left_out
 from mlgokit.tune.spaces.optimizer.step import PassExploration, PassStep, choose, confirm, explore, outcome_of
 from mlgokit.tune.verify import VerifiedBuild
 
@@ -85,9 +85,9 @@ class OptimizerSpace:
         ]
 
     @property
-    def functions(self) -> list[TriedFunction]:
-        """The functions of all modules that may be changed."""
-        return [one for unit in self.units for one in unit.functions]
+    def tried_functions(self) -> set[int]:
+        """Keys of the functions that moves were made in."""
+        return {key for unit in self.units for key in unit.moves}
 
     def compile(
         self, module: Module, left_out: frozenset[LeftOut], *, log: bool = False, policy: Path | None = None
@@ -191,7 +191,7 @@ class OptimizerSpace:
 
     def take_back(self, functions: Collection[int]) -> bool:
         """Let all passes run on functions, by their ids; return whether one was left out."""
-        keys = keys_of(self.units, functions)
+        keys = keys_of((unit.keys for unit in self.units), functions)
         changes = any(key in keys for key, _, _ in self.left_out())
         self.withheld |= keys
         return changes

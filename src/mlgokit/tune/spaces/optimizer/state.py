@@ -20,19 +20,6 @@ COMPOSED = 6
 """Steps with gains after which the composed build is compiled."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TriedFunction:
-    """A function of a module, as the result counts it.
-
-    Attributes:
-        key: table key of the function.
-        trials: number of moves that were made in the function.
-    """
-
-    key: int
-    trials: int
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PassBuild:
     """A build of a module with passes left out.
@@ -122,11 +109,6 @@ class PassModule:
         yield (self.module.name, *self.copies), build
         for variant, its in zip(self.variants, variants, strict=True):
             yield variant.names, its
-
-    @property
-    def functions(self) -> list[TriedFunction]:
-        """The functions that may be changed."""
-        return [TriedFunction(key=key, trials=self.moves.get(key, 0)) for key in sorted(self.allowed)]
 
 
 def left_out_of(by_key: Mapping[int, Overrides]) -> frozenset[LeftOut]:

@@ -6,9 +6,9 @@ other code. Then one, two or three candidates are drawn at once, until many tria
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 
@@ -21,27 +21,23 @@ from mlgokit.compiler.reuse.trials import (
     RUN_COST,
     TRIAL,
     Floats,
-    Overrides,
     Records,
     Series,
     Stage,
-    counts_bytes,
     executed_weights,
     pass_number,
 )
-from mlgokit.progress import Report
-from mlgokit.tables.overrides import PASSES, OverrideKind
-from mlgokit.tune.spaces.functions.opening import FunctionSearch, open_verified
+from mlgokit.tables.overrides import PASSES
+from mlgokit.tune.spaces.functions.rounds import TrialPlan
 from mlgokit.tune.spaces.functions.state import FunctionState
 from mlgokit.tune.spaces.passes.candidates import candidates_of
-from mlgokit.tune.verify import Verifier
 
 TOO_SLOW = 1e12
 """Penalty for each executed instruction beyond the bound: more than any function has bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PassConfig:
+class PassConfig(TrialPlan):
     """The trials of passes.
 
     Attributes:
@@ -51,39 +47,19 @@ class PassConfig:
         candidates: what is toggled, in the order of the first trials.
     """
 
+    kind = PASSES
+    stage = Stage.PASSES
+    label = "passes"
+    policies = MappingProxyType({})
+
     weights: Floats = field(default_factory=lambda: executed_weights(IMAGE_BYTES))
     slowdown: float = 0.0
     candidates: Sequence[tuple[str, int]] = candidates_of(())
 
     @property
-    def kind(self) -> OverrideKind:
-        """Kind of the table: passes of the code generator."""
-        return PASSES
-
-    @property
-    def stage(self) -> Stage:
-        """Stage of code generation at which functions are forked."""
-        return Stage.PASSES
-
-    @property
-    def label(self) -> str:
-        """Name of the search in progress reports."""
-        return "passes"
-
-    @property
-    def in_bytes(self) -> bool:
-        """Whether scores are bytes of the function."""
-        return counts_bytes(self.weights)
-
-    @property
     def penalty(self) -> float:
         """Score that is added for each executed instruction beyond the bound."""
         return 0.0 if math.isinf(self.slowdown) else TOO_SLOW
-
-    @property
-    def policies(self) -> Mapping[str, str]:
-        """No policies: LLVM and the tables make the decisions that are not tried."""
-        return {}
 
     def free(self, function: FunctionState) -> float:
         """Instructions that a call of the function may execute, by LLVM's estimate."""
@@ -117,41 +93,19 @@ class PassConfig:
         return [series, earlier]
 
 
-def open_passes(
-    verifier: Verifier,
-    *,
-    objective: Objective,
-    slowdown: float,
-    folder: Path,
-    start: Mapping[int, Overrides],
-    seed: int,
-    report: Report,
-) -> FunctionSearch:
-    """Begin a search on top of the verified decisions, or go on with the one in the folder.
+def pass_plan(objective: Objective, architectures: Iterable[str], *, slowdown: float) -> PassConfig:
+    """The trials of a search on top of verified decisions.
 
     Args:
-        verifier: verifier with the verified inlining decisions.
         objective: decides which bytes count.
+        architectures: those of the modules, as :func:`candidates_of` takes them.
         slowdown: share by which a function may execute more instructions, by LLVM's estimate.
-        folder: folder of the search for inlining decisions; this search gets one below it.
-        start: overrides of an earlier plugin by key of the function, which are tried first.
-        seed: random seed.
-        report: called after every module.
     """
     in_bytes = executed_weights(CODE_BYTES if objective is Objective.LINK_AWARE_TEXT else IMAGE_BYTES)
-    weights = RUN_COST if objective is Objective.EXECUTED else in_bytes
-    return open_verified(
-        verifier,
-        PassConfig(
-            weights=weights,
-            slowdown=slowdown,
-            candidates=candidates_of(one.architecture for one in verifier.modules),
-        ),
-        objective=objective,
-        folder=folder / "passes",
-        start=start,
-        seed=seed,
-        report=report,
+    return PassConfig(
+        weights=RUN_COST if objective is Objective.EXECUTED else in_bytes,
+        slowdown=slowdown,
+        candidates=candidates_of(architectures),
     )
 
 
