@@ -4,15 +4,16 @@ For a compiler that the objects fit, they are only linked, without LLVM headers.
 has none. ``docs/formats.md`` has the index.
 """
 
+import dataclasses
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from importlib.resources.abc import Traversable
-from typing import Any
 
-from mlgokit.errors import ToolError
+from mlgokit.decode import decode
+from mlgokit.errors import InputError, ToolError
 
 # No fused multiply-add: a policy must give the same number in numpy and on every machine.
 COMPILE_OPTIONS = ("-c", "-fPIC", "-O2", "-fno-rtti", "-fvisibility-inlines-hidden", "-ffp-contract=off")
@@ -78,7 +79,7 @@ class Prebuilt:
     cxx_library: str
     compiler: str
     sources: str
-    objects: Mapping[str, str]
+    objects: dict[str, str]
 
     @property
     def folder(self) -> str:
@@ -144,9 +145,12 @@ def all_prebuilt() -> tuple[Prebuilt, ...]:
         value = json.loads(text)
         if value["format_version"] != FORMAT_VERSION:
             raise ToolError(_damage_sentence(_FOLDER / INDEX, f"found format version {value['format_version']!r}"))
-        return tuple(_decode(entry) for entry in value["prebuilt"])
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        known: tuple[Prebuilt, ...] = decode(tuple[Prebuilt, ...], value["prebuilt"], "prebuilt")
+    except (InputError, ValueError, KeyError, TypeError) as error:
         raise ToolError(_damage_sentence(_FOLDER / INDEX, f"found {type(error).__name__}: {error}")) from error
+    if any(".." in unit for prebuilt in known for unit in prebuilt.objects):
+        raise ToolError(_damage_sentence(_FOLDER / INDEX, "found a path with .."))
+    return known
 
 
 def find_prebuilt(version: str, target: str, cxx_library: str) -> Prebuilt | str:
@@ -171,28 +175,8 @@ def find_prebuilt(version: str, target: str, cxx_library: str) -> Prebuilt | str
 
 def index_text(known: tuple[Prebuilt, ...]) -> str:
     """Encode the index of prebuilt objects."""
-    entries = [
-        {
-            "series": prebuilt.series,
-            "processor": prebuilt.processor,
-            "cxx_library": prebuilt.cxx_library,
-            "compiler": prebuilt.compiler,
-            "sources": prebuilt.sources,
-            "objects": dict(prebuilt.objects),
-        }
-        for prebuilt in known
-    ]
+    entries = [dataclasses.asdict(prebuilt) for prebuilt in known]
     return json.dumps({"format_version": FORMAT_VERSION, "prebuilt": entries}, indent=1, sort_keys=True) + "\n"
-
-
-def _decode(value: Mapping[str, Any]) -> Prebuilt:
-    """Decode one entry of the index."""
-    words = {name: value[name] for name in ("series", "processor", "cxx_library", "compiler", "sources")}
-    objects: dict[str, str] = dict(value["objects"].items())
-    texts = (*words.values(), *objects, *objects.values())
-    if not all(isinstance(text, str) for text in texts) or any(".." in unit for unit in objects):
-        raise TypeError("an entry with fields that are not strings, or a path with ..")
-    return Prebuilt(objects=objects, **words)
 
 
 def _damage_sentence(path: Traversable, found: str) -> str:
