@@ -5,6 +5,7 @@ allocator; its logs are LLVM's own, which :mod:`mlgokit.traces` reads. A policy 
 writes it.
 """
 
+import dataclasses
 import functools
 import tempfile
 from dataclasses import dataclass
@@ -15,15 +16,13 @@ from mlgokit.compiler.compilation import Compilation, CompileStatus
 from mlgokit.compiler.compile import ClangCompiler, command, compiler_environment
 from mlgokit.compiler.loaded import Loaded
 from mlgokit.compiler.objects.measure import measure_object
-from mlgokit.compiler.outcome import describe_failure
+from mlgokit.compiler.outcome import add_sizes, describe_failure, read_logs
 from mlgokit.compiler.request import HEURISTIC, PLAIN, CompileRequest
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.errors import InputError, ToolError, TraceError, UsageError
-from mlgokit.files import atomic_write
+from mlgokit.errors import ToolError, TraceError, UsageError
 from mlgokit.manifest import digest_value
 from mlgokit.module import Module
 from mlgokit.problems import PROBLEMS, Problem
-from mlgokit.traces.log import Log, read_log
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,25 +145,17 @@ def _check_mode(toolchain: Toolchain, done: process.Completed) -> None:
 
 def _read_outputs(done: process.Completed, output: Path, request: CompileRequest, folder: Path) -> Compilation:
     """Make the record of a successful compilation from its output files."""
-    ended = functools.partial(Compilation, user_seconds=done.user_seconds, wall_seconds=done.wall_seconds)
+    ended = Compilation(status=CompileStatus.OK, user_seconds=done.user_seconds, wall_seconds=done.wall_seconds)
+    ended = add_sizes(ended, functools.partial(measure_object, output))
+    if ended.status is not CompileStatus.OK:
+        return ended
+    # A module without a decision leaves an empty log, or none.
+    for path in folder.glob("*.log"):
+        if not path.stat().st_size:
+            path.unlink()
     try:
-        sizes = measure_object(output)
-    except (InputError, OSError) as error:
-        return ended(status=CompileStatus.BAD_OBJECT, reason=str(error))
-    logs: dict[str, Log] = {}
-    try:
-        for problem in request.use.logs if request.use else ():
-            path = folder / f"{problem}.log"
-            # A module without a decision leaves an empty log, or none.
-            if path.exists() and path.stat().st_size:
-                logs[problem] = read_log(path)
-                if problem in request.keep_logs:
-                    atomic_write(request.keep_logs[problem], path.read_bytes())
+        logs = read_logs(request, folder)
     except TraceError as error:
-        return ended(status=CompileStatus.BAD_TRACE, reason=str(error))
-    return ended(
-        status=CompileStatus.OK,
-        sizes=sizes,
-        decision_count=sum(log.observation_count for log in logs.values()),
-        logs=logs if request.keep == "log" else {},
-    )
+        return dataclasses.replace(ended, status=CompileStatus.BAD_TRACE, reason=str(error))
+    count = sum(log.observation_count for log in logs.values())
+    return dataclasses.replace(ended, decision_count=count, logs=logs if request.keep == "log" else {})

@@ -83,6 +83,30 @@ def describe_failure(done: process.Completed, output: Path, timeout_seconds: flo
     return None
 
 
+def add_sizes(ended: Compilation, measure: Callable[[], ObjectSizes | None]) -> Compilation:
+    """Add what ``measure`` finds to the record of a compiler that succeeded; a failure if it cannot read the object."""
+    try:
+        return dataclasses.replace(ended, sizes=measure())
+    except (InputError, OSError) as error:
+        return dataclasses.replace(ended, status=CompileStatus.BAD_OBJECT, reason=str(error))
+
+
+def read_logs(request: CompileRequest, folder: Path) -> dict[str, Log]:
+    """Read the training logs in a folder that a request asks for, by problem, and keep those that it wants kept.
+
+    Raises:
+        TraceError: a log is damaged.
+    """
+    logs: dict[str, Log] = {}
+    for problem in request.use.logs if request.use else ():
+        path = folder / f"{problem}.log"
+        if path.exists():
+            logs[problem] = read_log(path)
+            if problem in request.keep_logs:
+                atomic_write(request.keep_logs[problem], path.read_bytes())
+    return logs
+
+
 def read_outputs(
     ended: Compilation,
     known: Known,
@@ -97,19 +121,11 @@ def read_outputs(
     if request.lto:
         return ended
     use = request.use
+    ended = add_sizes(ended, functools.partial(known.complete, folder, output, measure=measure))
+    if ended.status is not CompileStatus.OK:
+        return ended
     try:
-        ended = dataclasses.replace(ended, sizes=known.complete(folder, output, measure=measure))
-    except (InputError, OSError) as error:
-        return dataclasses.replace(ended, status=CompileStatus.BAD_OBJECT, reason=str(error))
-    logs: dict[str, Log] = {}
-    try:
-        for problem in use.logs if use else ():
-            path = folder / f"{problem}.log"
-            if not path.exists():
-                continue
-            logs[problem] = read_log(path)
-            if problem in request.keep_logs:
-                atomic_write(request.keep_logs[problem], path.read_bytes())
+        logs = read_logs(request, folder)
         default_known = use is not None and use.log_default
         ended = add_logs(ended, logs, keep=request.keep, flips=request.flips, defaults_known=default_known)
         if use is not None and use.trials is not None and (folder / "tried").exists():

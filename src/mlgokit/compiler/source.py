@@ -11,9 +11,8 @@ from mlgokit.compiler.compilation import Compilation, CompileStatus
 from mlgokit.compiler.compile import compiler_environment
 from mlgokit.compiler.limits import TOOL_LIMITS
 from mlgokit.compiler.objects.measure import measure_object
-from mlgokit.compiler.outcome import describe_failure
+from mlgokit.compiler.outcome import add_sizes, describe_failure
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.errors import InputError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,8 +63,5 @@ def compile_source(
     failed = describe_failure(done, output, timeout_seconds)
     if failed is not None:
         return failed
-    ended = functools.partial(Compilation, user_seconds=done.user_seconds, wall_seconds=done.wall_seconds)
-    try:
-        return ended(status=CompileStatus.OK, sizes=measure_object(output))
-    except (InputError, OSError) as error:
-        return ended(status=CompileStatus.BAD_OBJECT, reason=str(error))
+    ended = Compilation(status=CompileStatus.OK, user_seconds=done.user_seconds, wall_seconds=done.wall_seconds)
+    return add_sizes(ended, functools.partial(measure_object, output))
