@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
 
 from mlgokit.builds.measurement import (
     CHECKS,
@@ -26,57 +25,16 @@ from mlgokit.builds.measurement import (
 from mlgokit.compiler.compilation import Compilation
 from mlgokit.compiler.lto import image_beside
 from mlgokit.compiler.pool import parallel
-from mlgokit.compiler.request import Compiler
 from mlgokit.errors import UsageError
 from mlgokit.progress import Report
-from mlgokit.tune.search import Search, progress_path
-from mlgokit.tune.space import Unit
+from mlgokit.tune.search import progress_path
+from mlgokit.tune.spaces.inlining.opening import InliningSearch
+from mlgokit.tune.spaces.inlining.space import InliningSpace
+from mlgokit.tune.spaces.inlining.state import ModuleState
 
 _ACCEPTED, _PLAIN, _OBJECTS, _LINKS = "judged", "plain", "objects", "links"
 _LAST_SECONDS = 60.0
 """Least time of the last confirmation, if the whole is larger: without a budget, one module would cost all others."""
-
-
-class JudgedSpace(Protocol):
-    """A space whose units have builds that can be judged one by one."""
-
-    @property
-    def units(self) -> Sequence[Any]:
-        """The modules, each with what the search knows of it, in link order."""
-        ...
-
-    @property
-    def compiler(self) -> Compiler:
-        """The compiler of the modules."""
-        ...
-
-    def best_build(self, unit: Any) -> Compilation | None:
-        """The best build of a unit; ``None`` if the plain build is the best."""
-        ...
-
-    def saved_bytes(self, unit: Any, build: Compilation | None) -> float:
-        """Bytes that a build saves by the account, the sum of the sizes of objects; 0 for ``None``, the plain build."""
-        ...
-
-    def compile_again(self, unit: Any, build: Compilation, path: Path) -> Compilation:
-        """Compile a unit by the decisions of a build, and keep the object."""
-        ...
-
-    def save_build(self, build: Compilation, path: Path) -> None:
-        """Write the decisions of a build to a file."""
-        ...
-
-    def load_build(self, unit: Any, path: Path, keep_object: Path) -> Compilation | None:
-        """Compile a unit by the decisions in a file; ``None`` if there is no file."""
-        ...
-
-    def revert(self, unit: Any, accepted: Compilation | None, rejected: Compilation) -> float:
-        """Let the search continue from the accepted build, without the rejected moves; return processor seconds."""
-        ...
-
-    def adopt_accepted(self, accepted: Mapping[str, Compilation]) -> None:
-        """Use the accepted builds for the result; all other units are plain."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +91,7 @@ class Judge:
         taken_back: number of modules reverted so far; a module counts each time.
     """
 
-    search: Search[Any]
+    search: InliningSearch
     folder: Path
     measure: Measure
     config: JudgeConfig
@@ -151,7 +109,7 @@ class Judge:
     _objects: dict[str, tuple[Compilation, Path]] = field(default_factory=dict[str, tuple[Compilation, Path]])
 
     @property
-    def space(self) -> JudgedSpace:
+    def space(self) -> InliningSpace:
         """The space of the search."""
         return self.search.space
 
@@ -171,14 +129,14 @@ class Judge:
         self._links += 1
         return self.folder / _LINKS / str(self._links)
 
-    def new_object(self, unit: Unit) -> Path:
+    def new_object(self, unit: ModuleState) -> Path:
         """A new path for an object of a module, beside that of the accepted one."""
         folder = self.folder / _OBJECTS / str([one.module.name for one in self.space.units].index(unit.module.name))
         folder.mkdir(parents=True, exist_ok=True)
         # A compiler that was killed leaves 1-8fdf8745.o.tmp.
         return folder / f"{max((int(old.stem) for old in folder.glob('*.o')), default=0) + 1}.o"
 
-    def object_of(self, unit: Unit, build: Compilation) -> Path | None:
+    def object_of(self, unit: ModuleState, build: Compilation) -> Path | None:
         """Path of a build's object, compiled once; ``None`` if its sizes are not those that the search measured."""
         known = self._objects.get(unit.module.name)
         if known is not None and known[0] is build:
@@ -208,7 +166,7 @@ def plain_object(folder: Path, index: int) -> Path:
 
 
 def open_judge(
-    search: Search[Any],
+    search: InliningSearch,
     measured_by: Measure,
     config: JudgeConfig,
     plain: Mapping[str, Path],
@@ -331,7 +289,7 @@ def _changes(judge: Judge) -> list[_Change]:
     """The modules whose best build is not the accepted one, in link order, with their compiled objects."""
     space = judge.space
 
-    def change_of(unit: Any) -> _Change | None:
+    def change_of(unit: ModuleState) -> _Change | None:
         name = unit.module.name
         accepted, build = judge.accepted.get(name), space.best_build(unit)
         # In a large project this holds for most modules.
@@ -455,7 +413,7 @@ def _revert(judge: Judge, change: _Change) -> None:
 def _restore_accepted(judge: Judge) -> None:
     """Restore the builds that an earlier session accepted, if together they are still no larger than plain."""
 
-    def recall(unit: Any) -> _Change | None:
+    def recall(unit: ModuleState) -> _Change | None:
         path, name = judge.new_object(unit), unit.module.name
         build = judge.space.load_build(unit, _accepted_path(judge, name), path)
         if build is None:

@@ -2,7 +2,7 @@
 
 The loop (:mod:`mlgokit.tune.loop`) divides the budget among units and saves their outcomes. Only the space knows what a
 decision is, how it is tried and what it is worth. Its table and the verification of that are the subject of
-:class:`mlgokit.tune.verify.Candidate`, and a judge's needs of :class:`mlgokit.tune.judge.JudgedSpace`.
+:class:`mlgokit.tune.verify.Candidate`.
 """
 
 import math
