@@ -26,7 +26,7 @@ from results import Cell, Result, Table
 from mlgokit.compiler import process
 from mlgokit.compiler.plugin_build import compile_objects
 from mlgokit.compiler.prebuilt import COMPILE_OPTIONS, plugin_sources, plugin_units
-from mlgokit.compiler.reuse.trials import OVERRIDE, TRIAL, Overrides, Series, request_bytes
+from mlgokit.compiler.reuse.trials import OVERRIDE, TRIAL, Overrides, Series, TrialRequest
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import ToolError, UsageError
 from mlgokit.policy.network import Gate, Layer, OutputKind, Policy
@@ -144,7 +144,10 @@ def _passes() -> list[bytes]:
 def _trials() -> list[bytes]:
     trials = np.array([(0.1, 0.0, 5, 0, 0), (0.5, 0.5, 6, 1, 0)], TRIAL)
     series = Series(key=7, base=_overrides(), score=1.0, trials=trials)
-    return [request_bytes([], seconds=1.0), request_bytes([series, series], seconds=2.5, penalty=1.0)]
+    return [
+        TrialRequest(seconds=1.0).to_bytes(),
+        TrialRequest(series=(series, series), seconds=2.5, penalty=1.0).to_bytes(),
+    ]
 
 
 SEEDS = {

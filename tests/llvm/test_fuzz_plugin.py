@@ -10,7 +10,7 @@ import platformdirs
 import pytest
 
 from mlgokit.compiler import process
-from mlgokit.compiler.reuse.trials import TRIAL, Overrides, Series, request_bytes
+from mlgokit.compiler.reuse.trials import TRIAL, Overrides, Series, TrialRequest
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import ToolError
 
@@ -32,8 +32,8 @@ SIZES = (0.0, 7e300, -1.0, float("nan"), float("inf"))
 FOUND = {
     "an entry without names and keys": ("decision table", b"MLGODT2\n" + struct.pack("<5I", 1, 0, 0, 0, 0)),
     "a function without overrides": ("allocation table", b"MLGORT1\n" + struct.pack("<IQIII", 1, 7, 0, 0, 0)),
-    "keys that a hash table has for itself": ("trials", request_bytes([ONE] * 3, seconds=1.0)),
-    **{f"trials of {size} seconds": ("trials", request_bytes([], seconds=size)) for size in SIZES},
+    "keys that a hash table has for itself": ("trials", TrialRequest(series=(ONE,) * 3, seconds=1.0).to_bytes()),
+    **{f"trials of {size} seconds": ("trials", TrialRequest(seconds=size).to_bytes()) for size in SIZES},
     "a seed that a terminal obeys": ("environment", b"MLGOKIT_SEED=\x1b[31m"),
 }
 

@@ -12,7 +12,7 @@ from tests.llvm.pressure import PRESSURE
 
 from mlgokit.compiler import process
 from mlgokit.compiler.regalloc_cost import read_regalloc_costs, record_options
-from mlgokit.compiler.reuse.trials import request_bytes
+from mlgokit.compiler.reuse.trials import TrialRequest
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.export.plugin import export_plugin
 from mlgokit.policy.network import Layer, OutputKind, Policy
@@ -329,7 +329,7 @@ def test_the_inliner_is_left_alone_by_opt_with_another_policy(bench: Bench, opt:
 
 
 def test_trials_without_a_place_for_their_results_are_refused(bench: Bench) -> None:
-    (bench.folder / "trials").write_bytes(request_bytes([], seconds=1.0))
+    (bench.folder / "trials").write_bytes(TrialRequest(seconds=1.0).to_bytes())
     sentence = "error: mlgokit: trials: expected room for their results, found none"
     assert sentence in bench.refused(trials="trials")
     assert sentence in bench.refused(trials="trials", tried="/dev/full")

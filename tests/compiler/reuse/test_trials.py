@@ -11,9 +11,9 @@ from mlgokit.compiler.reuse.trials import (
     Overrides,
     Series,
     Stage,
+    TrialRequest,
     executed_weights,
     read_trial_results,
-    request_bytes,
 )
 from mlgokit.errors import InputError
 
@@ -35,7 +35,9 @@ def test_the_bytes_of_a_request_are_as_documented():
     toggled = np.zeros((1, 4), OVERRIDE)
     toggled[0, 0] = (8, 2, 0)
     series = Series(key=2, base=Overrides(evictions=ONE), score=1.5, trials=trials, free=7.0, toggled=toggled)
-    data = request_bytes([series], stages=Stage.PASSES, seconds=3.0, penalty=9.0, policies=[b"policy"])
+    data = TrialRequest(
+        series=(series,), stages=Stage.PASSES, seconds=3.0, penalty=9.0, policies=(b"policy",)
+    ).to_bytes()
     assert data[:8] == b"MLGOTP5\n"
     assert struct.unpack_from("<d10dII", data, 8) == (3.0, 1.0, 4.0, 1.0, 4.0, 0.2, *4 * [0.0], 9.0, 2, 1)
     assert struct.unpack_from("<QddIIII", data, 104) == (2, 1.5, 7.0, 1, 0, 0, 1)

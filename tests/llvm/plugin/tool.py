@@ -50,10 +50,10 @@ from mlgokit.compiler.reuse.trials import (
     Overrides,
     Series,
     Stage,
+    TrialRequest,
     TrialResults,
     executed_weights,
     read_trial_results,
-    request_bytes,
 )
 from mlgokit.policy.network import Layer, OutputKind, Policy
 from mlgokit.policy.normaliser import SignedLog
@@ -149,7 +149,7 @@ def write_trials(
         for one in (read_trial_results(Path(tried_path)) if tried_path else ())
         if one.name == function
     ]
-    Path(path).write_bytes(request_bytes(series, seconds=20, weights=_weights(weights)))
+    Path(path).write_bytes(TrialRequest(series=tuple(series), seconds=20, weights=_weights(weights)).to_bytes())
 
 
 def _weights(name: str) -> np.ndarray:
@@ -195,7 +195,7 @@ def run_resident(*words: str) -> None:
 
 
 def write_list(path: str) -> None:
-    Path(path).write_bytes(request_bytes([], stages=Stage.REGISTERS | Stage.PASSES, seconds=20))
+    Path(path).write_bytes(TrialRequest(stages=Stage.REGISTERS | Stage.PASSES, seconds=20).to_bytes())
 
 
 def write_toggles(path: str, tried_path: str, function: str, *names: str) -> None:
@@ -208,7 +208,9 @@ def write_toggles(path: str, tried_path: str, function: str, *names: str) -> Non
         if one.name == function and one.stage is Stage.PASSES
     ]
     weights = executed_weights(CODE_BYTES)
-    Path(path).write_bytes(request_bytes(series, stages=Stage.PASSES, seconds=20, weights=weights))
+    Path(path).write_bytes(
+        TrialRequest(series=tuple(series), stages=Stage.PASSES, seconds=20, weights=weights).to_bytes()
+    )
 
 
 def write_optimizer(path: str, listed: str, function: str, *questions: str) -> None:

@@ -9,7 +9,7 @@ all that follows it up to the emission of the function. The files are in ``docs/
 import enum
 import struct
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
@@ -234,39 +234,11 @@ class TrialRequest:
 
     def to_bytes(self) -> bytes:
         """Encode the file that the plugin reads."""
-        return request_bytes(
-            self.series,
-            stages=self.stages,
-            seconds=self.seconds,
-            weights=self.weights,
-            penalty=self.penalty,
-            policies=self.policies,
-        )
-
-
-def request_bytes(
-    series: Iterable[Series],
-    *,
-    stages: Stage = Stage.REGISTERS,
-    seconds: float,
-    weights: Floats = SPILL_COST,
-    penalty: float = 0.0,
-    policies: Sequence[bytes] = (),
-) -> bytes:
-    """Encode a file of trials for the plugin.
-
-    Args:
-        series: the trials.
-        stages: the stages at which functions are listed and trials are run.
-        seconds: limit on the processor time of a trial.
-        weights: [9] weights of :data:`MEASURES` in the score.
-        penalty: score that is added for each unit of weighted costs beyond those that are free.
-        policies: contents of policy files that trials name.
-    """
-    asked = [trials.to_bytes() for trials in series]
-    head = struct.pack("<d", seconds), weights.astype("<f8").tobytes(), struct.pack("<dII", penalty, stages, len(asked))
-    given = [struct.pack("<I", len(policies)), *(struct.pack("<I", len(policy)) + policy for policy in policies)]
-    return b"".join((_MAGIC, *head, *asked, *given))
+        asked = [trials.to_bytes() for trials in self.series]
+        weights = self.weights.astype("<f8").tobytes()
+        head = struct.pack("<d", self.seconds), weights, struct.pack("<dII", self.penalty, self.stages, len(asked))
+        sized = (struct.pack("<I", len(policy)) + policy for policy in self.policies)
+        return b"".join((_MAGIC, *head, *asked, struct.pack("<I", len(self.policies)), *sized))
 
 
 def read_trial_results(path: Path, *, weights: Floats = SPILL_COST) -> list[TrialResults]:
