@@ -16,6 +16,7 @@ from mlgokit.builds.recorded import TunedBuild, TunedProgram
 from mlgokit.compiler.objects.account import account_of
 from mlgokit.compiler.objects.link import LinkedImage, LinkStatus, link_image, link_roots
 from mlgokit.compiler.objects.measure import Objective
+from mlgokit.compiler.regalloc_cost import align_scores
 from mlgokit.compiler.request import Compiler, PluginUse
 from mlgokit.compiler.reuse.trials import Overrides, Stage, TrialRequest
 from mlgokit.compiler.toolchain import Toolchain
@@ -364,9 +365,8 @@ def _cost_pairs(one: BuildPair) -> dict[str, tuple[float, float]]:
     plain, tuned = one.plain.regalloc, one.tuned.regalloc
     if plain is None or tuned is None:
         return {}
-    names = list(dict.fromkeys((*plain.functions, *tuned.functions)))
-    pairs = zip(plain.score_of(names).tolist(), tuned.score_of(names).tolist(), strict=True)
-    return dict(zip(names, pairs, strict=True))
+    names, before, after = align_scores(plain, tuned)
+    return dict(zip(names, zip(before.tolist(), after.tolist(), strict=True), strict=True))
 
 
 def _compare_bytes(

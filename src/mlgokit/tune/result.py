@@ -238,26 +238,19 @@ class Tuned:
 
 
 def costs_of(pairs: Sequence[tuple[float, float]]) -> SpillCosts:
-    """Sum up the costs of functions, each given as a pair of plain and tuned costs."""
+    """Sum up the costs of functions, each given as a pair of plain and tuned costs.
+
+    Example:
+        >>> round(costs_of([(100.0, 50.0), (100.0, 100.0)]).change, 3)
+        -0.293
+    """
+    before, after = np.array(pairs).reshape(-1, 2).T + OFFSET
     return SpillCosts(
         functions=len(pairs),
         plain=sum(plain for plain, _ in pairs),
         tuned=sum(tuned for _, tuned in pairs),
-        change=mean_ratio(pairs),
+        change=geometric_mean_change(before, after) if pairs else 0.0,
     )
-
-
-def mean_ratio(scores: Sequence[tuple[float, float]]) -> float:
-    """Geometric mean of after by before, each with the offset of relative changes, minus 1.
-
-    Example:
-        >>> round(mean_ratio([(100.0, 50.0), (100.0, 100.0)]), 3)
-        -0.293
-    """
-    if not scores:
-        return 0.0
-    before, after = (np.array(scores) + OFFSET).T
-    return geometric_mean_change(before, after)
 
 
 def json_of(result: "DataclassInstance") -> dict[str, Any]:
