@@ -10,7 +10,7 @@ from mlgokit.builds.images import LINKED, BuiltImage
 from mlgokit.builds.pair import BUILDS, BuildPair, ProjectPair, find_modules_in_both
 from mlgokit.builds.variant import Variant
 from mlgokit.compiler.compilation import Compilation, CompileStatus
-from mlgokit.compiler.objects.measure import ObjectSizes, link_aware_score, link_weights
+from mlgokit.compiler.objects.measure import ObjectSizes, link_weights, size_score
 from mlgokit.evaluation.records import (
     COST,
     MEASURES,
@@ -156,7 +156,7 @@ def _sizes(objects: Sequence[ObjectSizes], images: Sequence[BuiltImage], weights
     """Sum the sizes of a build's objects and images."""
     return Sizes(
         objects=sum(sizes.llvm_size_text for sizes in objects),
-        link_aware=sum(link_aware_score(sizes, weights) for sizes in objects),
+        link_aware=sum(size_score(sizes, weights) for sizes in objects),
         text=sum(image.text for image in images),
         rodata=sum(image.rodata for image in images),
         eh_frame=sum(image.eh_frame for image in images),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mlgokit.compiler import process
 from mlgokit.compiler.objects.formats import file_totals
-from mlgokit.compiler.objects.measure import ObjectSizes, link_aware_score, link_weights, measure_object
+from mlgokit.compiler.objects.measure import ObjectSizes, link_weights, measure_object, size_score
 from mlgokit.compiler.options.cc1 import Cc1Line
 from mlgokit.compiler.outcome import first_error
 from mlgokit.compiler.pool import parallel
@@ -111,7 +111,7 @@ def compare_program(
             totals = file_totals(folder / build)
             sizes[build] = Sizes(
                 objects=sum(one.llvm_size_text for one in objects[build]),
-                link_aware=sum(link_aware_score(one, weights) for one in objects[build]),
+                link_aware=sum(size_score(one, weights) for one in objects[build]),
                 text=totals.text,
                 rodata=totals.rodata,
                 eh_frame=totals.eh_frame,

@@ -6,7 +6,7 @@ import numpy as np
 
 from mlgokit.builds.images import LINKED, FunctionBytes, WeighedImage
 from mlgokit.compiler.compilation import Compilation, CompileStatus
-from mlgokit.compiler.objects.measure import ObjectSizes, link_aware_score
+from mlgokit.compiler.objects.measure import ObjectSizes, size_score
 from mlgokit.compiler.regalloc_cost import COUNTS, OFFSET, RegallocCosts, align_scores
 from mlgokit.evaluation.records import (
     BITCODE,
@@ -40,7 +40,7 @@ def built_module(done: Compilation | None, weights: Mapping[str, int], *, plugin
         rodata=totals.rodata,
         eh_frame=totals.eh_frame,
         data=totals.data,
-        link_aware=link_aware_score(done.sizes, weights),
+        link_aware=size_score(done.sizes, weights),
         user_seconds=done.user_seconds,
     )
 

@@ -12,7 +12,6 @@ from mlgokit.compiler.objects.measure import (
     Objective,
     ObjectSizes,
     function_scores,
-    link_aware_score,
     link_weights,
     measure_object,
     project_image_estimate,
@@ -290,22 +289,22 @@ def test_a_frame_without_a_known_function_goes_to_its_group():
     assert sizes.function_names == ()
     assert sizes.signature_rest.tolist() == [[30, 0, 28], [0, 7, 0]]
     assert sizes.rest.tolist() == [20, 8 + 16 + 5, 24 + 32 + 4]
-    assert link_aware_score(sizes, {}) == sizes.llvm_size_text
+    assert size_score(sizes, {}) == sizes.llvm_size_text
 
 
 def test_an_empty_object_weighs_nothing():
     sizes = measure_object(write_object([], []))
-    assert (sizes.llvm_size_text, account(sizes), link_aware_score(sizes, {})) == (0, 0, 0.0)
+    assert (sizes.llvm_size_text, account(sizes), size_score(sizes, {})) == (0, 0, 0.0)
 
 
 def test_a_signature_counts_one_over_k(sizes: ObjectSizes):
     weights = link_weights([sizes, sizes, sizes])
     assert weights == {"g": 3, "_ZTV1A": 3}
-    assert link_aware_score(sizes, weights) == pytest.approx(20 + 24 + 32 + (5 + 28) + (30 + 28 + 7) / 3)
+    assert size_score(sizes, weights) == pytest.approx(20 + 24 + 32 + (5 + 28) + (30 + 28 + 7) / 3)
 
 
 def test_an_unknown_signature_counts_whole(sizes: ObjectSizes):
-    assert link_aware_score(sizes, {}) == sizes.llvm_size_text
+    assert size_score(sizes, {}) == sizes.llvm_size_text
 
 
 @pytest.mark.parametrize(
@@ -332,7 +331,7 @@ def test_the_image_has_one_copy_of_a_signature(sizes: ObjectSizes):
     assert project_image_estimate([sizes, sizes], objective=Objective.LINK_AWARE_TEXT) == 2 * 50 - 30
     assert project_image_estimate([sizes, sizes], objective=Objective.OBJECT_TEXT) == 2 * 174
     weights = link_weights([sizes, sizes])
-    assert sum(link_aware_score(each, weights) for each in (sizes, sizes)) == 2 * 174 - 65
+    assert sum(size_score(each, weights) for each in (sizes, sizes)) == 2 * 174 - 65
 
 
 def test_a_path_is_read(tmp_path: Path, sizes: ObjectSizes):

@@ -222,11 +222,6 @@ def size_score(sizes: ObjectSizes, weights: Mapping[str, int], *, objective: Obj
     return float(scores.sum()) + rest
 
 
-def link_aware_score(sizes: ObjectSizes, weights: Mapping[str, int]) -> float:
-    """Score an object by the default objective: llvm-size's text, with COMDAT signatures at 1/k."""
-    return size_score(sizes, weights)
-
-
 def function_scores(
     sizes: ObjectSizes, weights: Mapping[str, int], *, objective: Objective = Objective.LINK_AWARE
 ) -> tuple[tuple[str, ...], npt.NDArray[np.float64], float]:
