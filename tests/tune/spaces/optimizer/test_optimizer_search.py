@@ -132,12 +132,12 @@ def test_what_pays_is_left_out_where_it_pays_and_nothing_executes_more(tmp_path:
     assert found.space.account.image == 400 - 20 - 10
     left = found.space.left_out()
     assert (KEYS["f"], GVN, 1) in left
-    assert {key for key, _, _ in left} == {KEYS["f"], KEYS["g"]} == set(found.space.candidate.entries())
+    assert {key for key, _, _ in left} == {KEYS["f"], KEYS["g"]} == set(found.space.entries())
     assert (found.space.score.value, found.space.score.change) == (370.0, pytest.approx(-0.075))
     assert found.space.tried_functions == {key for unit in found.space.units for key in unit.allowed}
 
     table = tmp_path / "kept"
-    found.space.candidate.write(table, {KEYS["g"]})
+    found.space.write(table, {KEYS["g"]})
     written = read_overrides(OPTIMIZER_PASSES, table)
     assert set(written.by_key) == {KEYS["g"]}
     assert written.summary is not None
@@ -233,7 +233,7 @@ def test_a_composed_build_that_does_not_hold_takes_with_it_the_gains_on_top_of_i
 def test_what_may_execute_more_is_left_out_too(tmp_path: Path):
     found = Toy(weigh, tmp_path, slowdown=math.inf).search()
     assert found.space.account.image == 330
-    assert KEYS["i"] in found.space.candidate.entries()
+    assert KEYS["i"] in found.space.entries()
     other = tmp_path / "other"
     other.mkdir()
     assert Toy(weigh, other, slowdown=0.2).search().space.account.image == 330
@@ -244,11 +244,11 @@ def test_functions_that_several_modules_have_are_left_alone(tmp_path: Path):
     toy = Toy(weigh, tmp_path, modules=modules, offsets={"m": 0, "n": 0}, lacking="n")
     found = toy.search()
     assert found.space.shared == len(NAMES) - 1
-    assert not found.space.candidate.entries()
+    assert not found.space.entries()
 
     toy.offsets = {"m": 0, "n": 1000}
     found = toy.search()
-    assert set(found.space.candidate.entries()) == {KEYS["f"], KEYS["g"], 1000 + KEYS["f"], 1000 + KEYS["g"]}
+    assert set(found.space.entries()) == {KEYS["f"], KEYS["g"], 1000 + KEYS["f"], 1000 + KEYS["g"]}
 
 
 def test_a_module_that_is_there_twice_is_searched_once_and_counts_twice(tmp_path: Path):
@@ -259,7 +259,7 @@ def test_a_module_that_is_there_twice_is_searched_once_and_counts_twice(tmp_path
 
     assert [unit.module.name for unit in found.space.units] == ["m"]
     assert found.space.shared == 0
-    assert set(found.space.candidate.entries()) == set(alone.space.candidate.entries()) == {KEYS["f"], KEYS["g"]}
+    assert set(found.space.entries()) == set(alone.space.entries()) == {KEYS["f"], KEYS["g"]}
     assert found.space.account.image == 2 * alone.space.account.image
     assert toy.open().space.account.image == found.space.account.image, "gone on with"
 
@@ -273,7 +273,7 @@ def test_a_variant_of_a_module_is_compiled_with_what_paid_and_counts(tmp_path: P
     assert (unit.copies, [one.names for one in unit.variants]) == (("o", "p"), [("n",)])
     assert unit.names == ("m", "o", "p", "n")
     assert found.space.shared == 0
-    assert set(found.space.candidate.entries()) == {KEYS["f"], KEYS["g"]}
+    assert set(found.space.entries()) == {KEYS["f"], KEYS["g"]}
     assert found.space.account.image == 4 * 370 + 50
     assert toy.open().space.account.image == found.space.account.image, "gone on with"
 
@@ -284,7 +284,7 @@ def test_what_costs_more_in_a_variant_than_it_saves_is_not_kept(costs: int, imag
     found = toy.search()
 
     assert found.space.account.image == image
-    assert bool(found.space.candidate.entries()) is (costs < 100)
+    assert bool(found.space.entries()) is (costs < 100)
     assert toy.open().space.account.image == image
 
 

@@ -40,10 +40,10 @@ def finish_bytes(verifier: Verifier, search: TableSearch, tuned: Tuned, account:
         StorageError: the disk is full or not writable.
         ToolError: the plugin cannot be linked.
     """
-    space, candidate = search.space, search.space.candidate
-    done = verify(verifier, candidate, search.folder / candidate.kind)
+    space = search.space
+    done = verify(verifier, space, search.folder / space.kind)
     changed = {name: _changed(unit, done) for unit in space.units for name in unit.names}
-    field = FIELDS[candidate.kind]
+    field = FIELDS[space.kind]
     rows = tuple(
         dataclasses.replace(row, **{field: changed.get(row.name, 0)}) if row.name in done.after.sizes else row
         for row in tuned.modules
@@ -108,9 +108,9 @@ def finish_costs(verifier: Verifier, search: FunctionSearch) -> Tuned:
         StorageError: the disk is full or not writable.
         ToolError: the plugin cannot be linked, or nothing compiles with it.
     """
-    space, candidate = search.space, search.space.candidate
-    table = search.folder / candidate.kind
-    done = verify(verifier, candidate, table)
+    space = search.space
+    table = search.folder / space.kind
+    done = verify(verifier, space, table)
     if renew_scores(ALLOCATIONS, done.table, *_promise(space.units, done)):
         verifier.mark_stale()
     rows = tuple(_row(unit, done) for unit in space.units)

@@ -64,7 +64,7 @@ class Round:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class FunctionSpace:
-    """The functions of one project, and the decisions that are tried in each.
+    """The functions of one project with the decisions that are tried in each, and their table as a candidate.
 
     Attributes:
         folder: folder for the progress.
@@ -97,11 +97,6 @@ class FunctionSpace:
     twins: Sequence[frozenset[int]] = ()
     withheld: set[int] = field(default_factory=set[int])
     _round_seconds: float = ROUND_SECONDS
-
-    @property
-    def candidate(self) -> "FunctionTable":
-        """The table of the functions that are better with overrides than as LLVM makes them."""
-        return FunctionTable(space=self)
 
     @property
     def functions(self) -> list[FunctionState]:
@@ -219,7 +214,7 @@ class FunctionSpace:
 
     def decided_functions(self) -> set[str]:
         """Names of the functions that the table has entries of."""
-        keys = self.candidate.entries()
+        keys = self.entries()
         return {name for unit in self.units for name, key in unit.keys.items() if key in keys}
 
     def take_back(self, functions: Collection[int]) -> bool:
@@ -229,56 +224,44 @@ class FunctionSpace:
         self.withheld |= keys
         return changes
 
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class FunctionTable:
-    """The table of a search function by function, as a candidate for the plugin; its entries are functions.
-
-    Attributes:
-        space: the space that was searched.
-    """
-
-    space: FunctionSpace
-
     @property
     def kind(self) -> str:
         """Kind of the table: allocations, or passes."""
-        return self.space.config.kind.table
+        return self.config.kind.table
 
     def entries(self) -> Collection[int]:
         """Keys of the functions that are better with overrides than as LLVM makes them."""
-        return self.space.chosen().keys()
+        return self.chosen().keys()
 
     def write(self, path: Path, kept: Collection[Hashable]) -> None:
         """Write the table with the overrides of the ``kept`` functions."""
-        space = self.space
-        every = {key: Overrides() for unit in space.units for key in unit.keys.values()} if space.list_all else {}
-        chosen = {key: overrides for key, overrides in space.chosen().items() if key in kept}
-        measured = [one for one in space.functions if math.isfinite(one.plain)]
+        every = {key: Overrides() for unit in self.units for key in unit.keys.values()} if self.list_all else {}
+        chosen = {key: overrides for key, overrides in self.chosen().items() if key in kept}
+        measured = [one for one in self.functions if math.isfinite(one.plain)]
         summary = OverrideSummary(
-            llvm=space.compiler.toolchain.major,
+            llvm=self.compiler.toolchain.major,
             functions=len(measured),
             plain_score=sum(one.plain for one in measured),
             tuned_score=sum(one.score if one.key in kept else one.plain for one in measured),
         )
-        write_overrides(space.config.kind, path, every | chosen, summary)
+        write_overrides(self.config.kind, path, every | chosen, summary)
 
     def refuted(
         self, before: VerifiedBuild, after: VerifiedBuild, kept: Collection[Hashable]
     ) -> dict[str, tuple[Collection[Hashable], str]]:
         """Functions that are larger or cost more with the table, or all of a module if it cannot be told which."""
-        text_only = self.space.objective is Objective.LINK_AWARE_TEXT
+        text_only = self.objective is Objective.LINK_AWARE_TEXT
         wrong: dict[str, tuple[Collection[Hashable], str]] = {}
-        for unit in self.space.units:
+        for unit in self.units:
             name, mine = unit.module.name, {key for key in unit.keys.values() if key in kept}
             first, second = before.compilations[name], after.compilations[name]
             if not first.ok:
                 continue
             if not second.ok:
                 wrong[name] = mine, f"it does not compile with the result: {second.reason}"
-            elif mine and self.space.objective is Objective.EXECUTED:
+            elif mine and self.objective is Objective.EXECUTED:
                 wrong[name] = slower_functions(unit.keys, mine, first.measured, second.measured), ""
-            elif mine and self.space.config.in_bytes:
+            elif mine and self.config.in_bytes:
                 folded = folded_in(unit.module, before)
                 larger = larger_functions(
                     unit.keys, mine, first.measured, second.measured, text_only=text_only, folded=folded
@@ -290,9 +273,9 @@ class FunctionTable:
 
     def entries_of(self, modules: Collection[str]) -> Collection[int]:
         """Table keys of all functions of these modules."""
-        changed = [unit for unit in self.space.units if not set(unit.names).isdisjoint(modules)]
+        changed = [unit for unit in self.units if not set(unit.names).isdisjoint(modules)]
         return {key for unit in changed for key in unit.keys.values()}
 
     def objection(self, before: VerifiedBuild, after: VerifiedBuild) -> str:
         """Why the whole project is not smaller, if scores are bytes; costs are compared by function alone."""
-        return objection_in_bytes(before, after, self.space.objective) if self.space.config.in_bytes else ""
+        return objection_in_bytes(before, after, self.objective) if self.config.in_bytes else ""

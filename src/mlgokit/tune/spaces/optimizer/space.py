@@ -31,7 +31,7 @@ from mlgokit.tune.verify import VerifiedBuild
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class OptimizerSpace:
-    """The passes of the optimizer that do not run on functions of one project.
+    """The passes of the optimizer that do not run on functions of one project, and their table as a candidate.
 
     Attributes:
         folder: folder for the progress.
@@ -63,11 +63,6 @@ class OptimizerSpace:
     def objective(self) -> Objective:
         """The objective, which decides which bytes count."""
         return self.account.objective
-
-    @property
-    def candidate(self) -> "OptimizerTable":
-        """The table of the passes that are left out of the best builds."""
-        return OptimizerTable(space=self)
 
     @property
     def score(self) -> Score:
@@ -186,7 +181,7 @@ class OptimizerSpace:
 
     def decided_functions(self) -> set[str]:
         """Names of the functions that the table has entries of."""
-        keys = self.candidate.entries()
+        keys = self.entries()
         return {name for unit in self.units for name, key in unit.keys.items() if key in keys}
 
     def take_back(self, functions: Collection[int]) -> bool:
@@ -196,17 +191,6 @@ class OptimizerSpace:
         self.withheld |= keys
         return changes
 
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class OptimizerTable:
-    """The table of passes of the optimizer, as a candidate for the plugin; its entries are functions.
-
-    Attributes:
-        space: the space that was searched.
-    """
-
-    space: OptimizerSpace
-
     @property
     def kind(self) -> str:
         """Kind of the table: passes of the optimizer."""
@@ -214,16 +198,16 @@ class OptimizerTable:
 
     def entries(self) -> Collection[int]:
         """Keys of the functions that passes are left out of."""
-        return group_by_function(self.space.left_out()).keys()
+        return group_by_function(self.left_out()).keys()
 
     def write(self, path: Path, kept: Collection[Hashable]) -> None:
         """Write the table with the passes that are left out of the ``kept`` functions."""
-        by_key = {key: one for key, one in group_by_function(self.space.left_out()).items() if key in kept}
+        by_key = {key: one for key, one in group_by_function(self.left_out()).items() if key in kept}
         summary = OverrideSummary(
-            llvm=self.space.compiler.toolchain.major,
-            functions=sum(len(unit.allowed) for unit in self.space.units),
-            plain_score=self.space.before_bytes,
-            tuned_score=self.space.account.image if kept else self.space.before_bytes,
+            llvm=self.compiler.toolchain.major,
+            functions=sum(len(unit.allowed) for unit in self.units),
+            plain_score=self.before_bytes,
+            tuned_score=self.account.image if kept else self.before_bytes,
         )
         write_overrides(OPTIMIZER_PASSES, path, by_key, summary)
 
@@ -232,7 +216,7 @@ class OptimizerTable:
     ) -> dict[str, tuple[Collection[Hashable], str]]:
         """All entries of each module that does not become smaller with them."""
         wrong: dict[str, tuple[Collection[Hashable], str]] = {}
-        for unit in self.space.units:
+        for unit in self.units:
             mine = {key for key, _, _ in unit.confirmed.left_out if key in kept}
             for name in unit.names if mine else ():
                 first, second = before.compilations[name], after.compilations[name]
@@ -240,7 +224,7 @@ class OptimizerTable:
                     continue
                 if not second.ok:
                     wrong[name] = mine, f"it does not compile with the result: {second.reason}"
-                elif self.space.account.module_bytes(name, second.measured) >= self.space.account.module_bytes(
+                elif self.account.module_bytes(name, second.measured) >= self.account.module_bytes(
                     name, first.measured
                 ):
                     wrong[name] = mine, "its object is no smaller with passes of the optimizer left out"
@@ -248,9 +232,9 @@ class OptimizerTable:
 
     def entries_of(self, modules: Collection[str]) -> Collection[int]:
         """Table keys of all functions of these modules, and of the modules that are searched together with them."""
-        changed = [unit for unit in self.space.units if not set(unit.names).isdisjoint(modules)]
+        changed = [unit for unit in self.units if not set(unit.names).isdisjoint(modules)]
         return {key for unit in changed for key in unit.keys.values()}
 
     def objection(self, before: VerifiedBuild, after: VerifiedBuild) -> str:
         """Why the whole project is not smaller, by the link, the account or the user's own measure."""
-        return objection_in_bytes(before, after, self.space.objective)
+        return objection_in_bytes(before, after, self.objective)
