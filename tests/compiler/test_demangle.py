@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mlgokit.compiler.demangle import find_demangler, readable_names
+from mlgokit.compiler.llvm_tools import find_demangler, readable_names
 
 SYMBOLS = ["_ZN3re24Prog7FlattenEv", "main", "_Z1fv\nmain", "_Z", "_Zqq", "_ZN1aC2Ev.cold"]
 

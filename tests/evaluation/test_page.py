@@ -12,7 +12,7 @@ import pytest
 
 from mlgokit.builds.images import FunctionBytes
 from mlgokit.commands import report
-from mlgokit.compiler.demangle import find_demangler, readable_names
+from mlgokit.compiler.llvm_tools import find_demangler, readable_names
 from mlgokit.errors import InputError, UsageError
 from mlgokit.evaluation.page import evaluation_page
 from mlgokit.evaluation.records import (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mlgokit.compiler.demangle import find_demangler
+from mlgokit.compiler.llvm_tools import find_demangler
 from mlgokit.sizes.names import crate_of, read_names, stable_name, template_of
 
 

@@ -30,7 +30,7 @@ from mlgokit.commands.options import (
     Texts,
     option_words,
 )
-from mlgokit.compiler.demangle import find_demangler, readable_names
+from mlgokit.compiler.llvm_tools import find_demangler, readable_names
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.front_end import Level
 from mlgokit.errors import MlgokitError, UsageError

@@ -10,7 +10,7 @@ import tyro
 from mlgokit.bench.page import bench_page
 from mlgokit.bench.record import FORMAT as BENCH, Bench
 from mlgokit.commands.importance import Importance, importance_of
-from mlgokit.compiler.demangle import find_demangler, readable_names
+from mlgokit.compiler.llvm_tools import find_demangler, readable_names
 from mlgokit.decode import read_json
 from mlgokit.errors import InputError, UsageError
 from mlgokit.evaluation.page import evaluation_page, symbols_of

@@ -56,7 +56,7 @@ def read_names(symbols: Iterable[str]) -> dict[str, str]:
     mangled = [symbol for symbol in symbols if symbol.startswith(_MANGLED)]
     if not mangled:
         return {}
-    from mlgokit.compiler.demangle import find_demangler, readable_names
+    from mlgokit.compiler.llvm_tools import find_demangler, readable_names
 
     # Mach-O puts an underscore in front of each symbol.
     asked = {symbol: symbol[1:] if symbol.startswith(("__Z", "__R")) else symbol for symbol in mangled}
