@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mlgokit.compiler.made_for import check_made_for
+from mlgokit.compiler.plugin_build import check_made_for
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import InputError
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mlgokit.builds.variant import VariantRecord
-from mlgokit.compiler.made_for import check_made_for
-from mlgokit.compiler.plugin_build import build_plugin
+from mlgokit.compiler.plugin_build import build_plugin, check_made_for
 from mlgokit.compiler.plugin_name import publish_plugin
 from mlgokit.compiler.request import PluginUse
 from mlgokit.compiler.toolchain import Toolchain

@@ -10,8 +10,8 @@ from mlgokit.builds.images import WeighedImage
 from mlgokit.builds.variant import PLAIN_VARIANT, Variant
 from mlgokit.compiler.compilation import Compilation, CompileStatus
 from mlgokit.compiler.compile import ClangCompiler
-from mlgokit.compiler.made_for import check_made_for
 from mlgokit.compiler.options.parse import parse_options
+from mlgokit.compiler.plugin_build import check_made_for
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import ModuleFailure
 from mlgokit.corpus.options.edits import CommandLineEdits

@@ -16,8 +16,8 @@ from mlgokit.builds.variant import COMPILE_PLACES, LINK_PLACES, RUSTC_PLACES, Bu
 from mlgokit.commands.options import check_build_command, describe_unseen
 from mlgokit.compiler import process
 from mlgokit.compiler.build_tree import UnseenObject, find_unseen_objects, objects_below
-from mlgokit.compiler.made_for import check_made_for
 from mlgokit.compiler.outcome import first_error
+from mlgokit.compiler.plugin_build import check_made_for
 from mlgokit.compiler.project_calls import group_by_reason, project_calls
 from mlgokit.compiler.rust.toolchain import find_rustc, load_plugin
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain

@@ -4,6 +4,7 @@ import contextlib
 import fcntl
 import hashlib
 import os
+import re
 import shutil
 import tempfile
 import time
@@ -18,7 +19,7 @@ from mlgokit.compiler.limits import PROCESSORS
 from mlgokit.compiler.pool import map_in_order
 from mlgokit.compiler.prebuilt import COMPILE_OPTIONS, DIALECT, Prebuilt, find_prebuilt, plugin_sources, plugin_units
 from mlgokit.compiler.toolchain import ADVISED_MAJOR, SUPPORTED_MAJORS, Toolchain, known_majors
-from mlgokit.errors import BusyError, ToolError
+from mlgokit.errors import BusyError, InputError, ToolError
 from mlgokit.files import atomic_write, writing
 
 BUILD_SECONDS = 300
@@ -30,6 +31,8 @@ _PRECOMPILED = "Precompiled.h"
 _PRECOMPILE = ("-fpch-instantiate-templates", "-x", "c++-header")
 # Two plugins in one process must not call each other's functions by the same name.
 _LINK = ("-shared", "-Wl,-Bsymbolic-functions")
+# MlgokitMadeFor in plugin/Plugin.cpp.
+_MADE_FOR = re.compile(rb"mlgokit plugin for LLVM (\d+)[.\w]* with (lib[\w+]+)\0")
 
 
 def default_build_folder() -> Path:
@@ -105,6 +108,27 @@ def link_policies(
     with writing(output):
         output.chmod(0o755)
     return output
+
+
+def check_made_for(plugin: Path, toolchain: Toolchain) -> None:
+    """Refuse a plugin that ``toolchain`` would not load; one that does not say what it is for is not refused.
+
+    Raises:
+        InputError: it is for another major, or for compilers with another C++ library; or it cannot be read.
+    """
+    try:
+        found = _MADE_FOR.search(plugin.read_bytes())
+    except OSError as error:
+        raise InputError(f"{plugin}: expected a plugin, found {error.strerror}; correct the path") from error
+    if found is None:
+        return
+    major, library = int(found[1]), found[2].decode()
+    if (major, library) != (toolchain.major, toolchain.cxx_library):
+        raise InputError(
+            f"{plugin}: expected a plugin for LLVM {toolchain.major} with {toolchain.cxx_library}, as "
+            f"{toolchain.clang} was built, found one for LLVM {major} with {library}; give the clang that it was made "
+            "for with --llvm, or make it anew with this one"
+        )
 
 
 def _compile(toolchain: Toolchain, arguments: list[str], folder: Path) -> None:
