@@ -5,7 +5,7 @@ import functools
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -42,6 +42,7 @@ from mlgokit.tables.file import list_tables
 from mlgokit.tune.replay import ReplayResult, ReplaySource, replay_build
 
 _COMPILE_SECONDS = 120.0
+_PLAINLY, _BY_OWN, _TUNED = "plainly", "plainly by the plugin's compiler", "with the plugin"
 _NOT_REPLAYED = {
     "allocations": "register allocation",
     "passes": "passes of the code generator",
@@ -73,11 +74,9 @@ class ReplayRequest:
 
 
 class _Built(NamedTuple):
-    """A source compiled by the clang that replays, by the plugin's clang, and with the plugin; and its decisions."""
+    """A module as it is compiled before a replay, by the name of each way, and its decisions with the plugin."""
 
-    plain: Compilation
-    plugin_plain: Compilation
-    tuned: Compilation
+    ways: Mapping[str, Compilation]
     lines: Sequence[ReplayLine]
 
 
@@ -148,7 +147,7 @@ def _export(asked: ReplayRequest, report: Report) -> ReplayResult:
             report=report,
             label="compile plainly and tuned",
         )
-        sources, failures = _sources(calls, built)
+        sources, failures = _sources([call.name for call in calls], built)
         whole = [call for call in calls if call.name not in failures]
         rounds = functools.partial(_compile_all, site, whole, workers=asked.compiler.workers, report=report)
         lines, found = replay_build(sources, rounds, objective=objective)
@@ -192,30 +191,19 @@ def _compile_variants(site: _Site, numbered: tuple[int, SourceCall]) -> _Built:
     found = parse_replay_lines(lines.read_bytes(), call.name) if tuned.ok and lines.exists() else []
     for path in (output, lines):
         path.unlink(missing_ok=True)
-    return _Built(plain, plugin_plain, tuned, found)
+    return _Built({_PLAINLY: plain, _BY_OWN: plugin_plain, _TUNED: tuned}, found)
 
 
-def _sources(calls: Sequence[SourceCall], built: Sequence[_Built]) -> tuple[list[ReplaySource], dict[str, str]]:
-    """The sources that compile in all ways, and the reasons by name for the others."""
+def _sources(names: Iterable[str], built: Sequence[_Built]) -> tuple[list[ReplaySource], dict[str, str]]:
+    """The modules that compile in all ways, and the reasons by name for the others."""
     sources: list[ReplaySource] = []
     failures: dict[str, str] = {}
-    for call, one in zip(calls, built, strict=True):
-        ways = {
-            "plainly": one.plain,
-            "plainly by the plugin's compiler": one.plugin_plain,
-            "with the plugin": one.tuned,
-        }
-        sizes: list[ObjectSizes] = []
-        for how, done in ways.items():
-            if done.sizes is None:
-                failures.setdefault(call.name, _failure(how, done))
-            else:
-                sizes.append(done.sizes)
-        if call.name not in failures:
-            plain, plugin_plain, tuned = sizes
-            sources.append(
-                ReplaySource(name=call.name, plain=plain, plugin_plain=plugin_plain, tuned=tuned, lines=one.lines)
-            )
+    for name, (ways, lines) in zip(names, built, strict=True):
+        if failed := next((_failure(how, done) for how, done in ways.items() if done.sizes is None), ""):
+            failures[name] = failed
+            continue
+        plain, own, tuned = (ways[how].measured for how in (_PLAINLY, _BY_OWN if _BY_OWN in ways else _PLAINLY, _TUNED))
+        sources.append(ReplaySource(name=name, plain=plain, plugin_plain=own, tuned=tuned, lines=lines))
     return sources, failures
 
 
@@ -236,7 +224,14 @@ def _compile_all(
         return done
 
     done = parallel(compile_one, list(enumerate(calls)), workers=workers, report=report, label="compile with the list")
-    named = list(zip((call.name for call in calls), done, strict=True))
+    return _sizes_and_failures([call.name for call in calls], done)
+
+
+def _sizes_and_failures(
+    names: Sequence[str], replayed: Sequence[Compilation]
+) -> tuple[Mapping[str, ObjectSizes], Mapping[str, str]]:
+    """The sizes of what compiles with the list, by name, and the reasons for what does not."""
+    named = list(zip(names, replayed, strict=True))
     sizes = {name: one.sizes for name, one in named if one.sizes is not None}
     return sizes, {name: _failure("with the list", one) for name, one in named if one.sizes is None}
 
@@ -271,11 +266,7 @@ def _export_cargo(asked: ReplayRequest, cargo: CargoRequest, *, objective: Objec
             done = parallel(
                 replaying.compile, whole, workers=compiler.workers, report=report, label="compile with the list"
             )
-            named = list(zip((module.name for module in whole), done, strict=True))
-            return (
-                {name: one.sizes for name, one in named if one.sizes is not None},
-                {name: _failure("with the list", one) for name, one in named if one.sizes is None},
-            )
+            return _sizes_and_failures([module.name for module in whole], done)
 
         lines, found = replay_build(sources, compile_all, objective=objective)
         files = write_replay(asked.output, lines, rust=True) if lines else remove_replay(asked.output, rust=True)
@@ -318,35 +309,22 @@ def _cargo_sources(
         report=report,
         label="compile plainly and tuned",
     )
-    sources: list[ReplaySource] = []
-    failures: dict[str, str] = {}
-    for module, (by_none, tuned, written, lines) in zip(plain.modules, done, strict=True):
-        ways = {"plainly": by_none, "with the plugin": tuned, "with line tables": written}
-        failed = next((_failure(how, one) for how, one in ways.items() if one.sizes is None), None)
-        if failed is not None or by_none.sizes is None or tuned.sizes is None:
-            failures[module.name] = failed or ""
-        else:
-            sources.append(
-                ReplaySource(
-                    name=module.name, plain=by_none.sizes, plugin_plain=by_none.sizes, tuned=tuned.sizes, lines=lines
-                )
-            )
-    return sources, failures
+    return _sources([module.name for module in plain.modules], done)
 
 
 def _compile_program(
     plain: CargoBuild, lined: CargoBuild, plugin: Path, scratch: Path, modules: tuple[Module, Module]
-) -> tuple[Compilation, Compilation, Compilation, list[ReplayLine]]:
-    """Compile a program plainly, with the plugin, and with the plugin and line tables; return its decisions too."""
+) -> _Built:
+    """Compile a program plainly, with the plugin, and with line tables too, so that it lists its decisions."""
     module, with_lines = modules
     written = scratch / f"{module.bitcode_sha256}.lines"
     use = PluginUse(plugin=plugin, replay_lines=written)
-    done = (
-        plain.compiler.compile(module, PLAIN),
-        plain.compiler.compile(module, CompileRequest(use=PluginUse(plugin=plugin))),
-        _with_options(lined.compiler, [MANGLING]).compile(with_lines, CompileRequest(use=use)),
-    )
+    ways = {
+        _PLAINLY: plain.compiler.compile(module, PLAIN),
+        _TUNED: plain.compiler.compile(module, CompileRequest(use=PluginUse(plugin=plugin))),
+        "with line tables": _with_options(lined.compiler, [MANGLING]).compile(with_lines, CompileRequest(use=use)),
+    }
     # The crate's own optimization comes first, the link's is the last that the process makes.
     files = sorted(scratch.glob(f"{written.name}*"), key=lambda path: int(path.suffix[1:]) if path != written else 0)
     lines = parse_replay_lines(files[-1].read_bytes(), module.name) if files else []
-    return (*done, lines)
+    return _Built(ways, lines)
