@@ -13,7 +13,7 @@ from mlgokit.compiler.live import dead_functions
 from mlgokit.compiler.objects.measure import Objective
 from mlgokit.compiler.pool import parallel
 from mlgokit.compiler.regalloc_cost import COSTS
-from mlgokit.compiler.request import Compiler
+from mlgokit.compiler.request import Compiler, PluginUse
 from mlgokit.compiler.reuse.trials import Overrides
 from mlgokit.errors import CorpusError
 from mlgokit.files import digest_cached
@@ -38,9 +38,7 @@ def open_functions(
     *,
     compiler: Compiler,
     config: TrialPlan,
-    decisions: bytes = b"",
-    passes: bytes = b"",
-    optimizer_passes: bytes = b"",
+    beneath: PluginUse | None = None,
     objective: Objective = Objective.LINK_AWARE,
     folder: Path,
     start: Mapping[int, Overrides],
@@ -54,9 +52,7 @@ def open_functions(
         modules: modules of the project, in link order.
         compiler: compiler of the modules.
         config: the kind of trials.
-        decisions: content of the decision table that modules are inlined by; empty for LLVM's heuristic.
-        passes: content of the table of passes of the code generator to compile modules with; empty for none.
-        optimizer_passes: content of the table of passes of the optimizer to compile modules with; empty for none.
+        beneath: the tables that modules are compiled with beside the overrides that are tried; ``None`` for none.
         objective: decides which bytes count, if scores are bytes.
         folder: folder for the progress.
         start: overrides of an earlier plugin by key of the function, which are tried first.
@@ -71,18 +67,16 @@ def open_functions(
         folder=folder,
         compiler=compiler,
         config=config,
-        decisions=decisions,
-        passes=passes,
-        optimizer_passes=optimizer_passes,
+        beneath=beneath or PluginUse(),
         objective=objective,
         list_all=list_all,
     )
-    space.measured_by = _measured_by(compiler, modules, passes, slowdown=config.slowdown)
+    space.measured_by = _measured_by(compiler, modules, space.beneath.passes, slowdown=config.slowdown)
 
     def begin(module: Module) -> Compilation:
         return space.compile(module, costs=not config.in_bytes)
 
-    label = "list the functions" if decisions else "compile every module plainly"
+    label = "list the functions" if space.beneath.decisions else "compile every module plainly"
     results = parallel(
         begin, modules, workers=compiler, report=report, label=label, cost=lambda module: module.bitcode_bytes
     )
@@ -190,14 +184,16 @@ def open_verified(
         seed: random seed.
         report: called after every module.
     """
-    inside = verifier.inside
+    passes, optimizer_passes = (
+        verifier.inside[kind.table].read_bytes() if kind.table in verifier.inside else b""
+        for kind in (PASSES, OPTIMIZER_PASSES)
+    )
+    decisions = verifier.inside["decisions"].read_bytes()
     search = open_functions(
         verifier.modules,
         compiler=verifier.compiler,
         config=config,
-        decisions=inside["decisions"].read_bytes(),
-        passes=inside[PASSES.table].read_bytes() if PASSES.table in inside else b"",
-        optimizer_passes=inside[OPTIMIZER_PASSES.table].read_bytes() if OPTIMIZER_PASSES.table in inside else b"",
+        beneath=PluginUse(decisions=decisions, passes=passes, optimizer_passes=optimizer_passes),
         objective=objective,
         folder=folder,
         start=start,

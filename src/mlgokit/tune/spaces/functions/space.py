@@ -1,5 +1,6 @@
 """Decisions about functions as a space: tried function by function, scored by costs of spills, or by bytes."""
 
+import dataclasses
 import functools
 import math
 from collections.abc import Callable, Collection, Hashable, Sequence
@@ -70,9 +71,7 @@ class FunctionSpace:
         folder: folder for the progress.
         compiler: compiler of the modules.
         config: the kind of trials.
-        decisions: content of the decision table that modules are inlined by; empty for LLVM's heuristic.
-        passes: content of the table of passes of the code generator to compile modules with; empty for none.
-        optimizer_passes: content of the table of passes of the optimizer to compile modules with; empty for none.
+        beneath: the tables that modules are compiled with beside the overrides that are tried.
         units: modules that compile, with their functions.
         failures: reasons by name for modules that do not compile.
         list_all: whether the table also lists functions without overrides, so that a policy does not decide them.
@@ -86,9 +85,7 @@ class FunctionSpace:
     folder: Path
     compiler: Compiler
     config: TrialPlan
-    decisions: bytes = b""
-    passes: bytes = b""
-    optimizer_passes: bytes = b""
+    beneath: PluginUse = field(default_factory=PluginUse)
     units: list[ModuleFunctions] = field(default_factory=list[ModuleFunctions])
     failures: dict[str, str] = field(default_factory=dict[str, str])
     list_all: bool = False
@@ -126,7 +123,7 @@ class FunctionSpace:
         self, module: Module, series: Sequence[Series] = (), *, seconds: float = 1.0, costs: bool = False
     ) -> Compilation:
         """Compile a module with the trials in ``series``, each of at most ``seconds``."""
-        inlining = {INLINE_SIZE.name: HEURISTIC} if self.decisions else {}
+        inlining = {INLINE_SIZE.name: HEURISTIC} if self.beneath.decisions else {}
         trials = TrialRequest(
             series=tuple(series),
             stages=self.config.stage,
@@ -134,13 +131,7 @@ class FunctionSpace:
             weights=self.config.weights,
             penalty=self.config.penalty,
         )
-        use = PluginUse(
-            policies={**self.config.policies, **inlining},
-            decisions=self.decisions,
-            passes=self.passes,
-            optimizer_passes=self.optimizer_passes,
-            trials=trials,
-        )
+        use = dataclasses.replace(self.beneath, policies={**self.config.policies, **inlining}, trials=trials)
         extra = 10 * self._round_seconds + 0.1 * sum(len(one.trials) for one in series)
         return self.compiler.compile(module, CompileRequest(use=use, regalloc=costs, extra_seconds=extra))
 
