@@ -16,7 +16,7 @@ import itertools
 import math
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -31,7 +31,6 @@ from mlgokit.compiler.objects.object_file import References, SectionTotals, is_o
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 MoveT = TypeVar("MoveT", bound=Hashable)
-MoveT_co = TypeVar("MoveT_co", bound=Hashable, covariant=True)
 StepT = TypeVar("StepT")
 
 _WORTH_A_PASS = 5e-4
@@ -46,18 +45,6 @@ def was_last_pass(before: float, now: float) -> bool:
         (True, False)
     """
     return now >= before - _WORTH_A_PASS * abs(before)
-
-
-class Exploration(Protocol[MoveT_co]):
-    """The moves that one compilation is to try."""
-
-    @property
-    def moves(self) -> frozenset[MoveT_co]:
-        """The moves to make; empty if nothing is left to try."""
-        ...
-
-
-ExplorationT = TypeVar("ExplorationT", bound=Exploration[Any])
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -93,24 +80,23 @@ class Climb(Generic[MoveT]):
 
     def next_step(
         self,
-        choose: Callable[[], ExplorationT],
-        explore: Callable[[ExplorationT], Callable[[], StepT]],
+        choose: Callable[[], tuple[frozenset[MoveT], Callable[[], StepT]]],
         confirm: Callable[[], StepT],
     ) -> Callable[[], StepT] | None:
         """Claim the moves of the next step, and return its work; ``None`` if all moves that are left are claimed.
 
         Args:
-            choose: chooses moves that are not claimed.
-            explore: returns the work that tries these moves.
+            choose: chooses moves that are not claimed, none if nothing is left to try, and returns the work that tries
+                them too.
             confirm: work that compiles the composed build, if there is one; without one it only ends the pass.
         """
         if self.is_due and not self.is_confirming:
             self.is_confirming = True
             return confirm
-        chosen = choose()
-        if chosen.moves:
-            self.claimed |= chosen.moves
-            return explore(chosen)
+        moves, work = choose()
+        if moves:
+            self.claimed |= moves
+            return work
         if self.claimed or self.is_confirming:
             return None
         self.ends_pass = True

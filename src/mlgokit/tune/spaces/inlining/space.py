@@ -34,7 +34,6 @@ from mlgokit.tune.spaces.inlining.state import (
     save_progress,
 )
 from mlgokit.tune.spaces.inlining.step import (
-    FlipExploration,
     Floats,
     MovePriority,
     Rank,
@@ -203,15 +202,13 @@ class InliningSpace:
         config, snapshot, child = self.config, unit.snapshot(), rng.spawn(1)[0]
         priority = MovePriority(rank=self._rank, noise=config.noise, most=config.most, tries=config.tries)
 
-        def choose_flips() -> FlipExploration:
-            return choose(unit, self.account, priority=priority, rng=child)
-
-        def explore_flips(chosen: FlipExploration) -> Callable[[], StepResult]:
-            return functools.partial(explore, self.compiler, snapshot, self.account, chosen)
+        def choose_flips() -> tuple[frozenset[int], Callable[[], StepResult]]:
+            chosen = choose(unit, self.account, priority=priority, rng=child)
+            return chosen.moves, functools.partial(explore, self.compiler, snapshot, self.account, chosen)
 
         if not unit.climb.exhausted:
             unit.climb.pass_from = unit.climb.pass_from or unit.build
-            work = unit.climb.next_step(choose_flips, explore_flips, self._confirmation(snapshot))
+            work = unit.climb.next_step(choose_flips, self._confirmation(snapshot))
             if work is not None:
                 return work
         return functools.partial(

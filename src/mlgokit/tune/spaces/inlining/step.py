@@ -215,8 +215,8 @@ def confirm_composed(compiler: Compiler, state: ModuleState, account: ProjectAcc
     if not real.ok:
         return _choose_next(done, state, account, None, None)
     with account.lock:
-        parts = smaller_parts(state.build, real, account, state.module.name)
-    return _choose_next(done, state, account, real, None if parts.all_smaller else parts.build)
+        composed, all_smaller = smaller_parts(state.build, real, account, state.module.name)
+    return _choose_next(done, state, account, real, None if all_smaller else composed)
 
 
 def _choose_next(
@@ -294,10 +294,10 @@ def catch_up(step: StepResult, state: ModuleState, account: ProjectAccount) -> S
         kept = None if step.confirms else state.composed
         return dataclasses.replace(step, composed=kept, composed_steps=0 if kept is None else steps_now)
     if step.confirms:
-        joined = smaller_parts(found, current, account, name, newer=False).build or step.composed
+        joined = smaller_parts(found, current, account, name, newer=False)[0] or step.composed
         steps = max(1, steps_now - COMPOSED + 1)
     else:
-        joined = smaller_parts(current, found, account, name).build
+        joined = smaller_parts(current, found, account, name)[0]
         steps = steps_now + (joined is not None)
     before = scored(current, account, name)[1]
     now = before if joined is None else scored(joined, account, name)[1]
@@ -351,22 +351,9 @@ def merge(best: Compilation, other: Compilation, account: ProjectAccount, name: 
     return Merged(decisions=decided.by_site | known | taken, differing=len(differing), taken=len(taken))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Parts:
-    """The components of a build that are smaller than in another one.
-
-    Attributes:
-        build: the build composed of these components and of the other build; ``None`` if there are none.
-        all_smaller: whether all components are smaller.
-    """
-
-    build: Compilation | None
-    all_smaller: bool
-
-
 def smaller_parts(
     best: Compilation, other: Compilation, account: ProjectAccount, name: str, *, newer: bool = True
-) -> Parts:
+) -> tuple[Compilation | None, bool]:
     """Compose the smaller components of two builds of a module; the caller holds the account's lock.
 
     Args:
@@ -376,12 +363,13 @@ def smaller_parts(
         name: name of the module.
         newer: whether functions that no differing decision reaches are taken from ``other``, which was compiled later;
             otherwise from ``best``.
+
+    Returns:
+        The composed build, ``None`` if no component of ``other`` is smaller; and whether all of them are.
     """
     _, compared = _compare_builds(best, other, account, name)
-    if not compared.any_kept:
-        return Parts(build=None, all_smaller=compared.all_kept)
-    build = compose(best, other, compared.as_before(by_default=not newer))
-    return Parts(build=build, all_smaller=compared.all_kept)
+    composed = compose(best, other, compared.as_before(by_default=not newer)) if compared.any_kept else None
+    return composed, compared.all_kept
 
 
 def _compare_builds(

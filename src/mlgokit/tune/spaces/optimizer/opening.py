@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 
 from mlgokit.compiler.compilation import Compilation, PassChanges
@@ -21,8 +21,6 @@ from mlgokit.tune.spaces.optimizer.space import OptimizerSpace
 from mlgokit.tune.spaces.optimizer.state import PassBuild, PassModule, PassVariant, left_out_of, load_left_out
 from mlgokit.tune.spaces.optimizer.step import (
     EXCLUDED,
-    CompileWith,
-    PassExploration,
     PassStep,
     bytes_of,
     compile_unit,
@@ -61,8 +59,6 @@ def open_optimizer(
     """
     folder = folder / "optimizer"
     compiler = verifier.compiler
-    # Added to by several threads, which a sum is not safe from.
-    spent: list[float] = []
     space = OptimizerSpace(
         folder=folder,
         compiler=compiler,
@@ -74,16 +70,14 @@ def open_optimizer(
         slowdown=slowdown,
     )
 
-    def compiled(done: Compilation) -> Compilation:
-        spent.append(done.user_seconds)
-        return done
+    search = Search(folder=folder, space=space, seed=seed, label="passes of the optimizer")
 
     def begin(module: Module) -> Compilation:
-        done = compiled(space.compile(module, frozenset(), log=True))
+        done = _counted(search, space.compile(module, frozenset(), log=True))
         if done.ok and not len(done.decisions):
             # The plugin logs nothing in a module that it leaves to LLVM; its decisions are then those of LLVM.
             use = PluginUse(policies={INLINE_SIZE.name: HEURISTIC}, logs=(INLINE_SIZE.name,), log_default=False)
-            asked = compiled(compiler.compile(module, CompileRequest(use=use, keep="none", reuse=True)))
+            asked = _counted(search, compiler.compile(module, CompileRequest(use=use, keep="none", reuse=True)))
             done = dataclasses.replace(done, decisions=asked.decisions)
         return done
 
@@ -129,11 +123,9 @@ def open_optimizer(
             space.account.put(other.name, its.measured)
     space.before_bytes = space.account.image
     _rank_by_executed(space)
-    _restore(space, left_out_of(start), compiled, report)
+    _restore(search, left_out_of(start), report)
     if policy is not None:
-        _try_policy(space, policy, compiled, report)
-    search = Search(folder=folder, space=space, seed=seed, label="passes of the optimizer")
-    search.count(sum(spent), compilations=len(spent))
+        _try_policy(search, policy, report)
     search.recall()
     search.mark()
     return search
@@ -162,31 +154,25 @@ def _same_code(group: Sequence[_Listed]) -> list[tuple[tuple[str, ...], _Listed]
     return [(tuple(module.name for module, _, _ in ones), ones[0]) for ones in groups.values()]
 
 
-def _counting_compiler(space: OptimizerSpace, compiled: Callable[[Compilation], Compilation]) -> CompileWith:
-    """Compile with passes left out, and tell ``compiled`` of each compilation."""
-
-    def compile_with(module: Module, left_out: frozenset[LeftOut]) -> Compilation:
-        return compiled(space.compile(module, left_out))
-
-    return compile_with
+def _counted(search: OptimizerSearch, done: Compilation) -> Compilation:
+    """Count a compilation of the search."""
+    search.count(done.user_seconds)
+    return done
 
 
-def _restore(
-    space: OptimizerSpace,
-    start: frozenset[LeftOut],
-    compiled: Callable[[Compilation], Compilation],
-    report: Report,
-) -> None:
+def _restore(search: OptimizerSearch, start: frozenset[LeftOut], report: Report) -> None:
     """Restore the passes that an earlier session or plugin left out, in each module where that still pays.
 
     Where all together do not, or a function would execute too many instructions, the parts that pay are.
     """
+    space = search.space
 
     def known(unit: PassModule) -> frozenset[LeftOut]:
         kept = load_left_out(progress_path(space.folder, unit.module.name))
         return frozenset(one for one in (start if kept is None else kept) if one[0] in unit.allowed)
 
-    compile_with = _counting_compiler(space, compiled)
+    def compile_with(module: Module, left_out: frozenset[LeftOut]) -> Compilation:
+        return _counted(search, space.compile(module, left_out))
 
     def attempt(unit: PassModule) -> tuple[frozenset[LeftOut], list[Compilation]]:
         left_out = known(unit)
@@ -227,14 +213,15 @@ def _pays(space: OptimizerSpace, unit: PassModule, build: Compilation, variants:
     return bytes_of(unit, space.account, build, variants) < before
 
 
-def _try_policy(
-    space: OptimizerSpace, policy: Path, compiled: Callable[[Compilation], Compilation], report: Report
-) -> None:
+def _try_policy(search: OptimizerSearch, policy: Path, report: Report) -> None:
     """Try what a policy of passes leaves out as the first step of each module without one, and keep what pays."""
-    compile_with = _counting_compiler(space, compiled)
+    space = search.space
+
+    def compile_with(module: Module, left_out: frozenset[LeftOut]) -> Compilation:
+        return _counted(search, space.compile(module, left_out))
 
     def attempt(unit: PassModule) -> PassStep:
-        done = compiled(space.compile(unit.module, frozenset(), policy=policy))
+        done = _counted(search, space.compile(unit.module, frozenset(), policy=policy))
         plain, left = unit.current.done.changes, done.changes
         if not done.ok or plain is None or left is None:
             return PassStep()
@@ -245,7 +232,7 @@ def _try_policy(
         }
         if not moves:
             return PassStep()
-        return explore(compile_with, unit, unit.current, PassExploration(moves=frozenset(moves)))
+        return explore(compile_with, unit, unit.current, frozenset(moves))
 
     units = [unit for unit in space.units if not unit.current.left_out]
     steps = parallel(

@@ -25,7 +25,7 @@ from mlgokit.tune.search import progress_path
 from mlgokit.tune.space import IsOver, PendingWork, Score, recent_rate
 from mlgokit.tune.spaces.functions.compare import keys_of, objection_in_bytes
 from mlgokit.tune.spaces.optimizer.state import PassModule, save_left_out
-from mlgokit.tune.spaces.optimizer.step import PassExploration, PassStep, choose, confirm, explore, outcome_of
+from mlgokit.tune.spaces.optimizer.step import PassStep, choose, confirm, explore, outcome_of
 from mlgokit.tune.verify import VerifiedBuild
 
 
@@ -116,14 +116,12 @@ class OptimizerSpace:
         """Return the work of a step; it does nothing if other steps have claimed all moves that are left."""
         child, base = rng.spawn(1)[0], unit.current
 
-        def choose_passes() -> PassExploration:
-            return choose(unit, self.account, child)
-
-        def explore_passes(chosen: PassExploration) -> Callable[[], PassStep]:
-            return functools.partial(explore, self.compile, unit, base, chosen)
+        def choose_passes() -> tuple[frozenset[LeftOut], Callable[[], PassStep]]:
+            moves = choose(unit, self.account, child)
+            return moves, functools.partial(explore, self.compile, unit, base, moves)
 
         with self.account.lock:
-            return unit.climb.next_step(choose_passes, explore_passes, self._confirmation(unit)) or PassStep
+            return unit.climb.next_step(choose_passes, self._confirmation(unit)) or PassStep
 
     def _confirmation(self, unit: PassModule) -> Callable[[], PassStep]:
         """The work that compiles a module's composed build."""

@@ -98,17 +98,6 @@ _COLD = 1e-6
 """Share of what a project executes below which functions are all alike."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PassExploration:
-    """The moves that one compilation is to try.
-
-    Attributes:
-        moves: passes of functions that are left out, or that run again if they were left out.
-    """
-
-    moves: frozenset[LeftOut]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PassStep:
     """The outcome of one step.
@@ -159,8 +148,11 @@ class PassOutcome:
     saved: float = 0.0
 
 
-def choose(unit: PassModule, account: ProjectAccount, rng: np.random.Generator) -> PassExploration:
-    """Choose the next moves, of which no two can change the same function; the caller holds the lock."""
+def choose(unit: PassModule, account: ProjectAccount, rng: np.random.Generator) -> frozenset[LeftOut]:
+    """Choose the next moves, of which no two can change the same function; the caller holds the lock.
+
+    They are passes that are left out of functions, or that run again if they were left out.
+    """
     moves, worth = moves_of(unit)
     worth += rng.gumbel(size=len(moves))
     if unit.shares:
@@ -170,17 +162,17 @@ def choose(unit: PassModule, account: ProjectAccount, rng: np.random.Generator) 
     single = [(len(build.decisions) + index,) for index in range(len(moves))]
     order = np.argsort(-worth).tolist()
     chosen = independent_moves(base, single, order, most=MOST_MOVES)
-    return PassExploration(moves=frozenset(moves[index] for index in chosen))
+    return frozenset(moves[index] for index in chosen)
 
 
-def explore(compile_with: CompileWith, unit: PassModule, base: PassBuild, chosen: PassExploration) -> PassStep:
+def explore(compile_with: CompileWith, unit: PassModule, base: PassBuild, moves: frozenset[LeftOut]) -> PassStep:
     """Make the chosen moves in one compilation."""
-    left_out = base.left_out ^ chosen.moves
+    left_out = base.left_out ^ moves
     done = compile_unit(compile_with, unit, left_out)
     return PassStep(
         base=base,
         explored=PassBuild(done=done, left_out=left_out) if done.ok else None,
-        made=chosen.moves,
+        made=moves,
         compilations=1,
         user_seconds=done.user_seconds,
     )
