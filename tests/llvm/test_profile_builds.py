@@ -30,7 +30,7 @@ from mlgokit.corpus.importers.reference import build_reference
 from mlgokit.corpus.verify import Verdict, objects_of_build, verify_corpus
 from mlgokit.progress import say_nothing
 from mlgokit.traces.function_id import function_id
-from mlgokit.tune.spaces.inlining.step import compile_decided
+from mlgokit.tune.spaces.inlining.step import request_of
 
 pytestmark = pytest.mark.llvm
 
@@ -154,7 +154,7 @@ def test_hot_functions_are_no_questions_of_a_search(profiled: Path, toolchain: T
     listed: dict[float, set[str]] = {}
     for kept in (0.0, 99.0):
         compiler = ClangCompiler(toolchain=toolchain, plugin=plugin, keep_hot=kept)
-        asked[kept] = set(compile_decided(compiler, module, policy=ALWAYS).decisions.caller.tolist())
+        asked[kept] = set(compiler.compile(module, request_of(policy=ALWAYS)).decisions.caller.tolist())
         use = PluginUse(trials=TrialRequest(series=()))
         listed[kept] = {one.name for one in compiler.compile(module, CompileRequest(use=use)).tried}
     hot = function_id("steps")

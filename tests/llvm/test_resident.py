@@ -30,7 +30,14 @@ from mlgokit.tune.loop import run_search
 from mlgokit.tune.spaces.inlining.opening import open_inlining
 from mlgokit.tune.spaces.inlining.space import SearchConfig
 from mlgokit.tune.spaces.inlining.state import Keys, ModuleState
-from mlgokit.tune.spaces.inlining.step import MovePriority, compile_decided, confirm_composed, indifferent, step
+from mlgokit.tune.spaces.inlining.step import (
+    MovePriority,
+    compile_decided,
+    confirm_composed,
+    indifferent,
+    request_of,
+    step,
+)
 
 pytestmark = [pytest.mark.llvm, pytest.mark.every_major]
 
@@ -369,7 +376,7 @@ def test_a_module_that_does_not_compile_fails_as_it_does_from_the_beginning(
     (tmp_path / "bad.policy").write_bytes(b"no policy")
     compiler = dataclasses.replace(subject.plain, residents=residents)
     bad = str(tmp_path / "bad.policy")
-    found, plain = (compile_decided(one, subject.module, policy=bad) for one in (compiler, subject.plain))
+    found, plain = (one.compile(subject.module, request_of(policy=bad)) for one in (compiler, subject.plain))
     assert found.status is plain.status is CompileStatus.FAILED
     assert found.reason == plain.reason
     (sentence,) = residents.declined.values()

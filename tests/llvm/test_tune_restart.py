@@ -12,8 +12,9 @@ from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import load_corpus
 from mlgokit.progress import say_nothing
 from mlgokit.tune.loop import NOTHING_LEFT, run_search
-from mlgokit.tune.spaces.inlining.opening import InliningSearch, open_inlining, try_policy
+from mlgokit.tune.spaces.inlining.opening import InliningSearch, open_inlining, try_on_all
 from mlgokit.tune.spaces.inlining.space import SearchConfig
+from mlgokit.tune.spaces.inlining.step import request_of
 
 pytestmark = pytest.mark.llvm
 
@@ -55,7 +56,7 @@ def test_restarts_find_what_dies_only_if_all_its_calls_are_inlined(toolchain: To
         report=say_nothing,
     )
     stuck = opened(toolchain, tmp_path, restarts=0)
-    try_policy(stuck, NEVER, units=stuck.space.units, report=say_nothing)
+    try_on_all(stuck, request_of(policy=NEVER), units=stuck.space.units, report=say_nothing, label="never")
     run_search(stuck, seconds=200, workers=1, report=say_nothing, clock=lambda: stuck.compilations)
     assert (stuck.ended, stuck.space.account.image) == (NOTHING_LEFT, stuck.space.plain_bytes)
     freed = opened(toolchain, tmp_path, restarts=100)

@@ -13,11 +13,11 @@ from mlgokit.progress import say_nothing
 from mlgokit.testing import ToyCall, ToyModule, toy_compiler, toy_source
 from mlgokit.traces.function_id import function_id
 from mlgokit.tune.loop import NOTHING_LEFT, OVER, run_search
-from mlgokit.tune.spaces.inlining.opening import InliningSearch, open_inlining, try_policy
+from mlgokit.tune.spaces.inlining.opening import InliningSearch, open_inlining, try_on_all
 from mlgokit.tune.spaces.inlining.restart import ArmStatistics, choose_restart, restart
 from mlgokit.tune.spaces.inlining.space import SearchConfig
 from mlgokit.tune.spaces.inlining.state import RestartKind, StepResult
-from mlgokit.tune.spaces.inlining.step import MovePriority, compile_decided, indifferent, merge
+from mlgokit.tune.spaces.inlining.step import MovePriority, compile_decided, indifferent, merge, request_of
 
 CALLERS = ("one", "two", "three")
 CALLS = tuple((caller, callee) for caller in CALLERS for callee in ("first", "second"))
@@ -135,7 +135,7 @@ def test_a_module_that_a_judge_reverted_too_often_is_left_alone(opened: Callable
 
 def test_a_worse_rule_gives_its_good_parts(opened: Callable[..., InliningSearch]):
     search = opened(m=toy(alone, never=(True, True, True, True, False, False)))
-    try_policy(search, NEVER, units=search.space.units, report=say_nothing)
+    try_on_all(search, request_of(policy=NEVER), units=search.space.units, report=say_nothing, label="never")
     assert search.space.account.image == 280
     assert search.space.modules["m"].build.decisions.inlined.tolist() == [True, True, False, False, False, False]
     assert search.compilations == 2

@@ -28,6 +28,7 @@ from mlgokit.tune.spaces.inlining.step import (
     compile_decided,
     confirm_composed,
     indifferent,
+    request_of,
     step,
 )
 
@@ -301,7 +302,7 @@ def test_functions_of_a_large_module_are_taken_back_in_one_look_at_its_decisions
         report=say_nothing,
     ).space
     (unit,) = space.units
-    assert space.adopt_if_better(unit, compile_decided(space.compiler, unit.module, policy=ALWAYS))
+    assert space.adopt_if_better(unit, space.compiler.compile(unit.module, request_of(policy=ALWAYS)))
     read, looks = InlineDecisions.by_site.fget, list[int]()
     assert read is not None
     monkeypatch.setattr(InlineDecisions, "by_site", property(lambda one: looks.append(1) or read(one)))

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -141,41 +141,17 @@ def _mark_baseline(
     composed.update({name: compiler.mark_compilation(name, build) for name, build in composed.items()})
 
 
-def try_policy(search: InliningSearch, policy: str, *, units: Sequence[ModuleState], report: Report) -> None:
-    """Compile modules under a policy or rule, and adopt what is smaller."""
-
-    def compile_one(state: ModuleState) -> Compilation:
-        return compile_decided(search.space.compiler, state.module, policy=policy)
-
-    named = policy if policy.startswith(":") else Path(policy).name
-    try_on_all(search, compile_one, units=units, report=report, label=f"try {named}")
-
-
-def try_start(search: InliningSearch, table: bytes, *, units: Sequence[ModuleState], report: Report) -> None:
-    """Compile modules by what of an earlier decision table still applies, and adopt what is smaller."""
-
-    def compile_one(state: ModuleState) -> Compilation:
-        return search.space.compiler.compile(state.module, request_of(table))
-
-    try_on_all(search, compile_one, units=units, report=report, label="try the earlier decisions")
-
-
 def try_on_all(
-    search: InliningSearch,
-    compile_one: Callable[[ModuleState], Compilation],
-    *,
-    units: Sequence[ModuleState],
-    report: Report,
-    label: str,
+    search: InliningSearch, request: CompileRequest, *, units: Sequence[ModuleState], report: Report, label: str
 ) -> None:
-    """Compile modules in some way, and adopt what is smaller and has decisions to search from.
+    """Compile modules by one request, and adopt what is smaller and has decisions to search from.
 
     Where only parts of a module are smaller, these are compiled together with the best parts of what was known.
     """
     space = search.space
 
     def attempt(state: ModuleState) -> None:
-        build = compile_one(state)
+        build = space.compiler.compile(state.module, request)
         search.count(build.user_seconds)
         if build.ok and len(build.decisions):
             with space.account.lock:
@@ -209,6 +185,11 @@ def try_whole(
     """
     space, begun = search.space, search.folder / _BEGUN
     units = list(space.units)
+
+    def try_policy(policy: str) -> None:
+        label = f"try {policy if policy.startswith(':') else Path(policy).name}"
+        try_on_all(search, request_of(policy=policy), units=units, report=report, label=label)
+
     # A search that was killed before its first step has not tried all of them.
     if begun.exists():
         units = [unit for unit in units if unit.module.name in space.changed]
@@ -217,14 +198,14 @@ def try_whole(
                 unit.climb.rate = 0.0
         if units:
             # They began with decisions that may not pay any more.
-            try_policy(search, HEURISTIC, units=units, report=report)
+            try_policy(HEURISTIC)
     if units:
-        rule = ALWAYS if space.objective is Objective.EXECUTED else NEVER
-        try_policy(search, rule, units=units, report=report)
+        try_policy(ALWAYS if space.objective is Objective.EXECUTED else NEVER)
         if earlier is not None:
-            try_start(search, table_bytes(earlier.entries), units=units, report=report)
+            request = request_of(table_bytes(earlier.entries))
+            try_on_all(search, request, units=units, report=report, label="try the earlier decisions")
         for policy in policies.values():
-            try_policy(search, str(policy), units=units, report=report)
+            try_policy(str(policy))
         digests = {unit.module.name: _digest(unit.module) for unit in space.units}
         atomic_write(begun, json.dumps(digests))
 

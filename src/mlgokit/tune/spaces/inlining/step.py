@@ -38,18 +38,17 @@ def compile_decided(
     decisions: Mapping[int, bool] | None = None,
     names: Keys | None = None,
     *,
-    policy: str = HEURISTIC,
     keep_object: Path | None = None,
 ) -> Compilation:
-    """Compile a module under the plugin, by ``decisions`` at their call sites, and elsewhere by ``policy``."""
-    table = b"" if decisions is None else table_of(decisions, names)
-    return compiler.compile(module, request_of(table, policy=policy, keep_object=keep_object))
+    """Compile a module under the plugin, by ``decisions`` at their call sites, and elsewhere as LLVM does.
 
-
-def table_of(decisions: Mapping[int, bool], names: Keys | None = None) -> bytes:
-    """The decision table of the module with these ``names``; for any module without names."""
-    keys, inlined = np.array(list(decisions), np.uint64), np.array(list(decisions.values()), bool)
-    return table_bytes([make_entry(() if names is None else names, keys, inlined)])
+    The decision table is for the module with these ``names``; for any module without names.
+    """
+    table = b""
+    if decisions is not None:
+        keys, inlined = np.array(list(decisions), np.uint64), np.array(list(decisions.values()), bool)
+        table = table_bytes([make_entry(() if names is None else names, keys, inlined)])
+    return compiler.compile(module, request_of(table, keep_object=keep_object))
 
 
 def request_of(table: bytes = b"", *, policy: str = HEURISTIC, keep_object: Path | None = None) -> CompileRequest:
