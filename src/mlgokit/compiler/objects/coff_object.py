@@ -421,17 +421,9 @@ class CoffObject:
         count, begin = int(row["relocation_count"]), int(row["relocations"])
         if count == 0xFFFF and int(row["flags"]) & _MANY_RELOCATIONS:
             # The first entry has the number of all, itself included.
-            count = int(_table(self, _RELOCATION, begin, 1)["address"][0])
-            return _table(self, _RELOCATION, begin, count)[1:]
-        return _table(self, _RELOCATION, begin, count)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _File:
-    """A file that is being read."""
-
-    where: str
-    data: bytes
+            count = int(_table(self.data, self.where, _RELOCATION, begin, 1)["address"][0])
+            return _table(self.data, self.where, _RELOCATION, begin, count)[1:]
+        return _table(self.data, self.where, _RELOCATION, begin, count)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -457,12 +449,12 @@ class _Header:
     base: int = 0
 
 
-def _table(file: "_File | CoffObject", dtype: np.dtype[Any], begin: int, count: int) -> Table:
-    if begin + count * dtype.itemsize > len(file.data):
+def _table(data: bytes, where: str, dtype: np.dtype[Any], begin: int, count: int) -> Table:
+    if begin + count * dtype.itemsize > len(data):
         raise damage_error(
-            file.where, f"a table of {count * dtype.itemsize} bytes at {begin}", f"a file of {len(file.data)} bytes"
+            where, f"a table of {count * dtype.itemsize} bytes at {begin}", f"a file of {len(data)} bytes"
         )
-    return np.frombuffer(file.data, dtype, count, begin) if count else np.empty(0, dtype)
+    return np.frombuffer(data, dtype, count, begin) if count else np.empty(0, dtype)
 
 
 def read_coff(data: bytes, where: str) -> CoffObject:
@@ -471,12 +463,13 @@ def read_coff(data: bytes, where: str) -> CoffObject:
     Raises:
         InputError: it is damaged, or an MS-DOS program.
     """
-    file = _File(where=where, data=data)
     if data.startswith(COFF_BIG_OBJECT):
-        header = _read_big_header(file)
+        header = _read_big_header(data, where)
     else:
-        header = _read_header(file, int.from_bytes(data[60:64], "little") + 4 if data.startswith(COFF_IMAGE) else 0)
-    sections = _table(file, _SECTION, header.sections, header.count)
+        header = _read_header(
+            data, where, int.from_bytes(data[60:64], "little") + 4 if data.startswith(COFF_IMAGE) else 0
+        )
+    sections = _table(data, where, _SECTION, header.sections, header.count)
     kept = (sections["flags"] & _ZERO) == 0
     outside = kept & (sections["offset"].astype(np.int64) + sections["size"] > len(data))
     if outside.any():
@@ -496,19 +489,18 @@ def read_coff(data: bytes, where: str) -> CoffObject:
         machine=header.machine,
         base=header.base,
         sections=sections,
-        symbols=_table(file, header.symbol, header.table, header.symbols if header.table else 0),
+        symbols=_table(data, where, header.symbol, header.table, header.symbols if header.table else 0),
         strings=strings,
     )
 
 
-def _read_header(file: _File, begin: int) -> _Header:
+def _read_header(data: bytes, where: str, begin: int) -> _Header:
     """Read the header of an object, or of an image, where it is behind the header of MS-DOS."""
-    data = file.data
     if begin and data[begin - 4 : begin] != b"PE\0\0":
-        raise InputError(f"{file.where}: expected a program for Windows, found one for MS-DOS; give another file")
+        raise InputError(f"{where}: expected a program for Windows, found one for MS-DOS; give another file")
     header = data[begin : begin + _HEADER]
     if len(header) < _HEADER:
-        raise damage_error(file.where, f"a COFF header of {_HEADER} bytes at {begin}", f"{len(header)}")
+        raise damage_error(where, f"a COFF header of {_HEADER} bytes at {begin}", f"{len(header)}")
     count, table, symbols, optional = (
         int.from_bytes(header[first:last], "little") for first, last in ((2, 4), (8, 12), (12, 16), (16, 18))
     )
@@ -524,12 +516,12 @@ def _read_header(file: _File, begin: int) -> _Header:
     )
 
 
-def _read_big_header(file: _File) -> _Header:
+def _read_big_header(data: bytes, where: str) -> _Header:
     """Read the header of an object whose sections have numbers of 32 bits."""
-    header = file.data[:_BIG_HEADER]
+    header = data[:_BIG_HEADER]
     if len(header) < _BIG_HEADER or header[12:28] != _BIG_CLASS:
         raise InputError(
-            f"{file.where}: expected a COFF object, found what begins like one with many sections and is none, such as "
+            f"{where}: expected a COFF object, found what begins like one with many sections and is none, such as "
             "an object of Microsoft's /GL; give an object as clang -c writes it"
         )
     count, table, symbols = (int.from_bytes(header[place : place + 4], "little") for place in (44, 48, 52))

@@ -4,6 +4,7 @@ import functools
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -281,6 +282,11 @@ class ElfObject:
             name = e.text_at(symbols.strings, int(symbols.table["name"][symbol]))
             _share(tables, callers, _RELOCATION + (_SYMBOL + len(name.encode()) + 1 if new else 0))
         return plt, tables
+
+
+def read_elf_object(data: bytes | Path, where: str = "object in memory") -> ElfObject:
+    """Read an ELF file; errors are those of :func:`mlgokit.compiler.objects.elf.read_elf`."""
+    return ElfObject(elf=e.read_elf(data, where=where))
 
 
 def read_groups(elf: Elf, symbols: Symbols) -> tuple[tuple[str, ...], Ints]:

@@ -1,44 +1,16 @@
 """The object formats that are measured, and which one a file has."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 from mlgokit.compiler.objects.magic import COFF_BIG_OBJECT, COFF_IMAGE, COFF_OBJECTS, ELF, MACH_O, MACH_O_32, WASM
 from mlgokit.compiler.objects.object_file import ObjectFile, SectionTotals, read_bytes
 
-
-def _read_elf(data: bytes, where: str) -> ObjectFile:
-    from mlgokit.compiler.objects.elf import read_elf
-    from mlgokit.compiler.objects.elf_object import ElfObject
-
-    return ElfObject(elf=read_elf(data, where=where))
-
-
-def _read_wasm(data: bytes, where: str) -> ObjectFile:
-    from mlgokit.compiler.objects.wasm_object import read_wasm
-
-    return read_wasm(data, where)
-
-
-def _read_coff(data: bytes, where: str) -> ObjectFile:
-    from mlgokit.compiler.objects.coff_object import read_coff
-
-    return read_coff(data, where)
-
-
-def _read_macho(data: bytes, where: str) -> ObjectFile:
-    from mlgokit.compiler.objects.macho_object import read_macho
-
-    return read_macho(data, where)
-
-
-_READERS: dict[bytes, tuple[str, Callable[[bytes, str], ObjectFile]]] = {
-    WASM: ("wasm", _read_wasm),
-    **dict.fromkeys((COFF_IMAGE, COFF_BIG_OBJECT, *COFF_OBJECTS), ("COFF", _read_coff)),
-    **dict.fromkeys((MACH_O, MACH_O_32), ("Mach-O", _read_macho)),
+_NAMES = {
+    WASM: "wasm",
+    **dict.fromkeys((COFF_IMAGE, COFF_BIG_OBJECT, *COFF_OBJECTS), "COFF"),
+    **dict.fromkeys((MACH_O, MACH_O_32), "Mach-O"),
 }
-"""Names and readers of other formats than ELF, by the first bytes of their files. A reader takes as long to import as
-most files take to read, so that only the one that is needed is."""
+"""Names of other formats than ELF, by the first bytes of their files."""
 _LONGEST_MAGIC = 6
 
 
@@ -49,13 +21,22 @@ def read_object(source: bytes | Path, *, where: str = "object in memory") -> Obj
         InputError: the file is missing, damaged, or of no format that is known.
     """
     data, where = read_bytes(source, where=where)
-    found = next((named for magic, named in _READERS.items() if data.startswith(magic)), None)
-    return (_read_elf if found is None else found[1])(data, where)
+    name = next((name for magic, name in _NAMES.items() if data.startswith(magic)), "ELF")
+    # A reader takes as long to import as most files take to read, so that only the one that is needed is.
+    if name == "wasm":
+        from mlgokit.compiler.objects.wasm_object import read_wasm as read
+    elif name == "COFF":
+        from mlgokit.compiler.objects.coff_object import read_coff as read
+    elif name == "Mach-O":
+        from mlgokit.compiler.objects.macho_object import read_macho as read
+    else:
+        from mlgokit.compiler.objects.elf_object import read_elf_object as read
+    return read(data, where)
 
 
 def has_reader(data: bytes) -> bool:
     """Whether a file is of a format that is known, by its first bytes."""
-    return data.startswith((ELF, *_READERS))
+    return data.startswith((ELF, *_NAMES))
 
 
 def format_of(path: Path) -> str:
@@ -65,7 +46,7 @@ def format_of(path: Path) -> str:
             begin = file.read(_LONGEST_MAGIC)
     except OSError:
         begin = b""
-    return next((name for magic, (name, _) in _READERS.items() if begin.startswith(magic)), "ELF")
+    return next((name for magic, name in _NAMES.items() if begin.startswith(magic)), "ELF")
 
 
 def file_totals(source: bytes | Path) -> SectionTotals:

@@ -18,8 +18,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from mlgokit.compiler.objects.elf import read_elf
-from mlgokit.compiler.objects.elf_object import ElfObject
+from mlgokit.compiler.objects.elf_object import ElfObject, read_elf_object
 from mlgokit.compiler.objects.formats import read_object
 from mlgokit.compiler.objects.object_file import (
     BSS,
@@ -199,7 +198,7 @@ def _share_frames(parts: Parts, left: Ints, rest: Ints, signature_rest: Ints) ->
 
 def folded_functions(data: bytes | Path) -> dict[str, int]:
     """Number the functions of an ELF object, by name; functions that a linker folds have the same number."""
-    file = ElfObject(elf=read_elf(data))
+    file = read_elf_object(data)
     parts = file.parts()
     unowned = np.zeros((len(parts.signatures), COLUMNS), np.int64)
     _, except_table = _share_frames(parts, parts.size.copy(), np.zeros(COLUMNS, np.int64), unowned)
