@@ -25,7 +25,6 @@ from mlgokit.tune.page import (
     BY_COSTS,
     MOST_ROWS,
     TEXT_BYTES,
-    costs_differ,
     format_bytes,
     left_out_table,
 )
@@ -142,7 +141,8 @@ def _byte_check_table(check: CheckResult) -> Table:
 
 
 def _cost_check_table(modules: Sequence[CheckedModule]) -> Table:
-    changed = [(costs, one) for one in modules if (costs := one.costs) and (one.allocated or costs_differ(costs))]
+    costly = [(one.costs, one) for one in modules if one.costs is not None]
+    changed = [(costs, one) for costs, one in costly if one.allocated or costs.tuned != costs.plain]
     changed.sort(key=lambda pair: (pair[0].tuned - pair[0].plain, pair[1].name))
     return Table(
         title=BY_COSTS,

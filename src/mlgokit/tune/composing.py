@@ -37,16 +37,6 @@ _WORTH_A_PASS = 5e-4
 """A pass over all moves that saves less than this share of a module is the last one, unless a restart saves more."""
 
 
-def was_last_pass(before: float, now: float) -> bool:
-    """Whether a pass over all moves of a module, from ``before`` to ``now`` bytes, saved too little for another one.
-
-    Example:
-        >>> was_last_pass(10_000.0, 9_999.0), was_last_pass(10_000.0, 9_990.0)
-        (True, False)
-    """
-    return now >= before - _WORTH_A_PASS * abs(before)
-
-
 @dataclass(slots=True, kw_only=True, eq=False)
 class Climb(Generic[MoveT]):
     """The state of the search over one module's moves: which steps have claimed them, and the pass over all of them.
@@ -116,7 +106,7 @@ class Climb(Generic[MoveT]):
             before: bytes of the module when the pass began.
             now: bytes of the module now.
         """
-        self.exhausted = was_last_pass(before, now)
+        self.exhausted = now >= before - _WORTH_A_PASS * abs(before)
         if self.exhausted:
             return False
         self.pass_from = build

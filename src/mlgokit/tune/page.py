@@ -35,7 +35,7 @@ from mlgokit.pages.model import (
 )
 from mlgokit.tune.program_page import ProgramParts, program_parts
 from mlgokit.tune.replay import ReplayResult
-from mlgokit.tune.result import COMPRESSED, CountedRun, SpillCosts, Tuned, TunedModule
+from mlgokit.tune.result import COMPRESSED, CountedRun, Tuned, TunedModule
 
 MOST_ROWS = 25
 """Modules that the terminal shows."""
@@ -633,8 +633,3 @@ def _percent(before: float, after: float) -> str:
 
 def _number(value: float) -> str:
     return f"{value:,.6g}" if value % 1 and abs(value) < 1000 else f"{value:,.0f}"
-
-
-def costs_differ(costs: SpillCosts) -> bool:
-    """Whether the tuned functions of a module cost something else in sum than the plain ones."""
-    return costs.tuned != costs.plain

@@ -183,16 +183,16 @@ class Tuned:
     table: str
     plain_bytes: float
     tuned_bytes: float
-    plain_link: LinkedImage | None
-    tuned_link: LinkedImage | None
-    judged: Comparison | None
-    taken_back: int
     ended: str
     modules: tuple[TunedModule, ...]
     failures: dict[str, str]
     curve: tuple[CurvePoint, ...]
     user_seconds: float
     compilations: int
+    plain_link: LinkedImage | None = None
+    tuned_link: LinkedImage | None = None
+    judged: Comparison | None = None
+    taken_back: int = 0
     flag: str = ""
     allocated: SearchedFunctions | None = None
     passes: SearchedFunctions | None = None

@@ -15,7 +15,6 @@ from mlgokit.compiler import process
 from mlgokit.compiler.limits import link_limits
 from mlgokit.compiler.objects.formats import file_totals, format_of, read_object
 from mlgokit.compiler.objects.macho_object import read_macho
-from mlgokit.compiler.objects.object_file import SectionTotals
 from mlgokit.errors import InputError, UsageError
 
 IMAGE_BASE = 0x200000
@@ -141,11 +140,11 @@ class LinkedImage:
     """
 
     status: LinkStatus
-    text: int
-    rodata: int
-    eh_frame: int
-    except_table: int
-    image: int
+    text: int = 0
+    rodata: int = 0
+    eh_frame: int = 0
+    except_table: int = 0
+    image: int = 0
     stderr: str
 
 
@@ -201,26 +200,13 @@ def link_image(
             limits=link_limits(sum(path.stat().st_size for path in objects if path.exists())),
         )
     if completed.timed_out:
-        return _failed_image(LinkStatus.TIMED_OUT, completed.stderr)
+        return LinkedImage(status=LinkStatus.TIMED_OUT, stderr=completed.stderr)
     if completed.returncode != 0:
-        return _failed_image(LinkStatus.FAILED, completed.stderr)
+        return LinkedImage(status=LinkStatus.FAILED, stderr=completed.stderr)
     try:
         totals = file_totals(output)
     except InputError as error:
-        return _failed_image(LinkStatus.FAILED, f"{completed.stderr}{error}")
-    return _linked_image(totals, completed.stderr)
-
-
-def _quote(word: str) -> str:
-    """Quote a word for a response file in GNU syntax, since symbols and paths may contain any character."""
-    return '"' + word.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-
-def _failed_image(status: LinkStatus, stderr: str) -> LinkedImage:
-    return LinkedImage(status=status, text=0, rodata=0, eh_frame=0, except_table=0, image=0, stderr=stderr)
-
-
-def _linked_image(totals: SectionTotals, stderr: str) -> LinkedImage:
+        return LinkedImage(status=LinkStatus.FAILED, stderr=f"{completed.stderr}{error}")
     return LinkedImage(
         status=LinkStatus.LINKED,
         text=totals.text,
@@ -228,5 +214,10 @@ def _linked_image(totals: SectionTotals, stderr: str) -> LinkedImage:
         eh_frame=totals.eh_frame,
         except_table=totals.except_table,
         image=totals.llvm_size_text,
-        stderr=stderr,
+        stderr=completed.stderr,
     )
+
+
+def _quote(word: str) -> str:
+    """Quote a word for a response file in GNU syntax, since symbols and paths may contain any character."""
+    return '"' + word.replace("\\", "\\\\").replace('"', '\\"') + '"'
