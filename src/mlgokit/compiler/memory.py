@@ -77,16 +77,14 @@ class HostMemory:
             entry.callback(os.close, descriptor)
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             entry.callback(lambda: mine.unlink(missing_ok=True))
-            if self._is_turn(mine, wanted):
-                mine = mine.rename(self.folder / f"{name}-{_RUNS}")
-                return True
         deadline = time.monotonic() + LONGEST_SECONDS
-        while time.monotonic() < deadline and not stopped.wait(_PAUSE_SECONDS):
+        while True:
             with self._lock_list():
                 if self._is_turn(mine, wanted):
                     mine = mine.rename(self.folder / f"{name}-{_RUNS}")
                     return True
-        return False
+            if time.monotonic() >= deadline or stopped.wait(_PAUSE_SECONDS):
+                return False
 
     def _is_turn(self, mine: Path, wanted: int) -> bool:
         """Whether our request is the first that waits, and enough memory is left for it."""

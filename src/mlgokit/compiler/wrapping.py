@@ -4,6 +4,7 @@ Compilers that the build calls by a usual name or by a whole path are replaced b
 build keeps its own; ``wrapper_folder.py`` describes how.
 """
 
+import dataclasses
 import itertools
 import json
 import os
@@ -269,14 +270,9 @@ def _write_settings(folder: Path, added: AddedOptions, *, keeps_sources: bool) -
     """Write the settings that the wrappers read."""
     with writing(folder):
         (folder / _LOG).mkdir(parents=True)
-    settings = {
+    settings = dataclasses.asdict(added) | {
         "log": str(folder / _LOG),
         "keep": keeps_sources,
-        "compile": added.compile,
-        "link": added.link,
-        "lto_link": added.lto_link,
-        "cache": added.cache,
-        "rustc": added.rustc,
         "record": _RECORD if added.record else [],
         "link_record": link_record_options(Path("{record}")) if added.record else [],
     }
