@@ -141,8 +141,11 @@ class ClangCompiler:
         known = select_known(self.known if separable else None, self.decided, module, request, content)
         with self._enough_memory(module):
             done = compile_with_reuse(known, functools.partial(_compile, self, module, request, content))
-        if content and done.ok and request.use is not None and self.recheck.draws(_draw_name(module, request.use)):
-            self._recheck_reuse(module, request, request.use, done, known)
+        use = request.use
+        if content and done.ok and use is not None:
+            name = f"{module.name} {hashlib.sha256(use.decisions).hexdigest()} {use.seed}"
+            if self.recheck.draws(name):
+                self._recheck_reuse(module, request, use, done, known)
         return done
 
     def _enough_memory(self, module: Module) -> contextlib.AbstractContextManager[None]:
@@ -165,10 +168,11 @@ class ClangCompiler:
         )
         mismatch = difference(done, _compile(self, module, alone, "", NOTHING))
         if mismatch:
+            likely = "known functions" if known.codes else "a resident compiler"
             raise stale_error(
                 module.name,
                 mismatch,
-                memory=_reuse_name(known),
+                memory="known decisions" if known.objects is not None and known.objects.sizes else likely,
                 key={
                     **module_facts(module),
                     "known objects": 0 if known.objects is None else len(known.objects.sizes),
@@ -195,18 +199,6 @@ class ClangCompiler:
         except OSError:
             # A file is missing; the compiler will report which.
             return ""
-
-
-def _reuse_name(known: Known) -> str:
-    """Name the kind of reuse that most likely took part in a compilation, for an error."""
-    if known.objects is not None and known.objects.sizes:
-        return "known decisions"
-    return "known functions" if known.codes else "a resident compiler"
-
-
-def _draw_name(module: Module, use: PluginUse) -> str:
-    """Make a key of a compilation, by which :meth:`Recheck.draws` decides whether to repeat it."""
-    return f"{module.name} {hashlib.sha256(use.decisions).hexdigest()} {use.seed}"
 
 
 def compiler_environment() -> dict[str, str]:

@@ -89,7 +89,9 @@ class Conversation:
                 case None, _:
                     return None
                 case Header(), _:
-                    self._begin_session(item)
+                    self._terms = self._read_header(item)
+                    self._first = self._first or item
+                    self.sessions += 1
                 case ObservationItem(), _Terms():
                     begin = item.features_at
                     payload = bytes(self._stream[begin : begin + self._cursor.features_bytes])
@@ -160,12 +162,6 @@ class Conversation:
                 raise
             message = f"{error}; the compiler opened the channel {self.sessions} times, perhaps at once: use one thread"
             raise TraceError(message, path=error.path, offset=error.offset) from None
-
-    def _begin_session(self, header: Header) -> None:
-        """Begin a session with its header."""
-        self._terms = self._read_header(header)
-        self._first = self._first or header
-        self.sessions += 1
 
     def _read_header(self, header: Header) -> _Terms:
         """Check a header, and derive from it how the session is read."""

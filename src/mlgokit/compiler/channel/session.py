@@ -245,17 +245,13 @@ class Session:
         how = f"exit code {returncode}" if returncode > 0 else f"signal {signal.Signals(-returncode).name}"
         lines = [line.strip() for line in stderr.splitlines() if line.strip()]
         silence = "it said nothing"
-        if self._has_no_room():
+        disk = os.fstatvfs(self._stderr.fileno())
+        if disk.f_bavail * disk.f_frsize < _LEAST_ROOM:
             silence = "its message was lost, because the disk with temporary files is full; free some space"
         complaint = next((line for line in lines if "error" in line.lower()), lines[-1] if lines else silence)
         rest = [self._damage] if self._damage else []
         rest += [f"channel {line.name}: its pipes were removed" for line in self._lines.values() if line.is_lost()]
         return "; ".join([f"{self.program}: expected exit code 0, found {how}: {complaint}", *rest])
-
-    def _has_no_room(self) -> bool:
-        """Whether the disk of temporary files is full, so that standard error may be incomplete."""
-        disk = os.fstatvfs(self._stderr.fileno())
-        return disk.f_bavail * disk.f_frsize < _LEAST_ROOM
 
     def _wait(self) -> None:
         """Read the compiler's next bytes, or detect that no more will come."""
