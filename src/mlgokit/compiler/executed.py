@@ -8,7 +8,7 @@ build. What then is left to the function itself is how its cost changes, times t
 
 import dataclasses
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -30,34 +30,6 @@ _DEPTH = 16
 """Calls of functions in COMDAT groups by each other that are followed."""
 _LISTING = PluginUse(policies={INLINE_SIZE.name: HEURISTIC}, list_changes=True)
 """Decides as LLVM does, and lists what the profile counted."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlainRun:
-    """What the plain build of a project executes in the profiled run.
-
-    Attributes:
-        executed: instructions, by LLVM's estimate.
-        price: bytes that an executed instruction is worth.
-        cost: instructions of one call, by function of a COMDAT group, with those of its calls of such functions.
-        entries: entries of these functions.
-    """
-
-    executed: float
-    price: float
-    cost: Mapping[str, float]
-    entries: Mapping[str, float]
-
-    def run_cost(self, sizes: ObjectSizes, changes: PassChanges, plain: ObjectSizes) -> Floats:
-        """What each function [F] of an object executes, in bytes, and the bytes by which it is larger than plainly.
-
-        Functions that the profile never saw entered count nothing, so they stay as LLVM has them.
-        """
-        known = dict(zip(plain.function_names, plain.function_bytes.sum(axis=1).tolist(), strict=True))
-        before = np.array([known.get(name, 0) for name in sizes.function_names], np.float64)
-        entered = np.array([changes.entries.get(name, 0.0) > 0 for name in sizes.function_names], bool)
-        growth = np.where(entered, np.maximum(sizes.function_bytes.sum(axis=1) - before, 0.0), 0.0)
-        return self.price * _executed(sizes, changes, self.cost, self.entries) + growth
 
 
 def _executed(
@@ -120,13 +92,17 @@ class ExecutedCompiler(InFront):
 
     Attributes:
         compiler: compiles.
-        run: what the plain build executes.
+        price: bytes that an executed instruction is worth.
+        cost: instructions of one call, by function of a COMDAT group, with those of its calls of such functions.
+        entries: entries of these functions.
         plain: the plain compilations, with what they execute, by module.
     """
 
     compiler: Compiler
-    run: PlainRun
-    plain: Mapping[str, Compilation] = field(default_factory=dict[str, Compilation])
+    price: float
+    cost: Mapping[str, float]
+    entries: Mapping[str, float]
+    plain: Mapping[str, Compilation]
 
     @property
     def loaded(self) -> Loaded:
@@ -147,8 +123,19 @@ class ExecutedCompiler(InFront):
         changes = plain.changes if use is None else done.changes
         if changes is None:
             return done
-        run_cost = self.run.run_cost(done.sizes, changes, plain.measured)
+        run_cost = self._run_cost(done.sizes, changes, plain.measured)
         return dataclasses.replace(done, sizes=dataclasses.replace(done.sizes, run_cost=run_cost))
+
+    def _run_cost(self, sizes: ObjectSizes, changes: PassChanges, plain: ObjectSizes) -> Floats:
+        """What each function [F] of an object executes, in bytes, and the bytes by which it is larger than plainly.
+
+        Functions that the profile never saw entered count nothing, so they stay as LLVM has them.
+        """
+        known = dict(zip(plain.function_names, plain.function_bytes.sum(axis=1).tolist(), strict=True))
+        before = np.array([known.get(name, 0) for name in sizes.function_names], np.float64)
+        entered = np.array([changes.entries.get(name, 0.0) > 0 for name in sizes.function_names], bool)
+        growth = np.where(entered, np.maximum(sizes.function_bytes.sum(axis=1) - before, 0.0), 0.0)
+        return self.price * _executed(sizes, changes, self.cost, self.entries) + growth
 
 
 def count_executed(compiler: Compiler, modules: Iterable[Module], *, report: Report) -> ExecutedCompiler:
@@ -175,5 +162,5 @@ def count_executed(compiler: Compiler, modules: Iterable[Module], *, report: Rep
             "-fprofile-use"
         )
     image = project_image_estimate(sizes for sizes, _ in listed)
-    run = PlainRun(executed=total, price=INSTRUCTION_WORTH * image / total, cost=cost, entries=entries)
-    return ExecutedCompiler(compiler=compiler, run=run, plain=known)
+    price = INSTRUCTION_WORTH * image / total
+    return ExecutedCompiler(compiler=compiler, price=price, cost=cost, entries=entries, plain=known)

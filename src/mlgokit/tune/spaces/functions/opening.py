@@ -4,7 +4,6 @@ import contextlib
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from mlgokit.compiler.compilation import Compilation
@@ -81,7 +80,7 @@ def open_functions(
         begin, modules, workers=compiler, report=report, label=label, cost=lambda module: module.bitcode_bytes
     )
     known: set[int] = set()
-    worth_of = _worth_of_entries(results) if objective is Objective.EXECUTED else None
+    price, least = _price_of_entries(results) if objective is Objective.EXECUTED else (None, 0.0)
     for module, done in zip(modules, results, strict=True):
         if not done.ok or (done.regalloc is None and not config.in_bytes):
             space.failures[module.name] = f"{done.status.value}: {done.reason}"
@@ -92,9 +91,9 @@ def open_functions(
         )
         functions: list[FunctionState] = []
         for one in _functions_of(done, keys):
-            if worth_of is not None:
-                one.worth, one.code_bytes = worth_of.function(done, one.name)
-            if one.key not in known and (worth_of is None or one.code_bytes >= worth_of.least):
+            if price is not None:
+                one.worth, one.code_bytes = _executed_worth(price, done, one.name)
+            if one.key not in known and one.code_bytes >= least:
                 known.add(one.key)
                 one.start = start.get(one.key)
                 one.recall(progress.get(one.key))
@@ -115,28 +114,16 @@ def open_functions(
     return search
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _ExecutedWorth:
-    """What executed instructions are worth.
-
-    Attributes:
-        price: bytes that an executed instruction is worth.
-        least: bytes that the instructions of a function must be worth for its trials to pay.
-    """
-
-    price: float
-    least: float
-
-    def function(self, done: Compilation, name: str) -> tuple[float, float]:
-        """What an instruction of each call of a function is worth, and all of them."""
-        if done.changes is None:
-            return 0.0, 0.0
-        worth = self.price * done.changes.entries.get(name, 0.0)
-        return worth, worth * done.changes.executed.get(name, 0.0)
+def _executed_worth(price: float, done: Compilation, name: str) -> tuple[float, float]:
+    """What an instruction of each call of a function is worth in bytes, and all of them."""
+    if done.changes is None:
+        return 0.0, 0.0
+    worth = price * done.changes.entries.get(name, 0.0)
+    return worth, worth * done.changes.executed.get(name, 0.0)
 
 
-def _worth_of_entries(compiled: Sequence[Compilation]) -> _ExecutedWorth:
-    """What executed instructions are worth, by the compilations of all modules.
+def _price_of_entries(compiled: Sequence[Compilation]) -> tuple[float, float]:
+    """Bytes that an executed instruction is worth, and those that a function's must be worth for its trials to pay.
 
     The costs of runs leave out the entries of functions in COMDAT groups, whose calls cost their callers.
     """
@@ -145,7 +132,7 @@ def _worth_of_entries(compiled: Sequence[Compilation]) -> _ExecutedWorth:
     executed = sum(
         count * changes.executed.get(name, 0.0) for _, changes in listed for name, count in changes.entries.items()
     )
-    return _ExecutedWorth(price=costs / max(executed, 1.0), least=max(_WORTH_TRIALS * costs, 1.0))
+    return costs / max(executed, 1.0), max(_WORTH_TRIALS * costs, 1.0)
 
 
 def _measured_by(compiler: Compiler, modules: Sequence[Module], passes: bytes, *, slowdown: float) -> dict[str, str]:

@@ -203,8 +203,9 @@ class InliningSpace:
         priority = MovePriority(rank=self._rank, noise=config.noise, most=config.most, tries=config.tries)
 
         def choose_flips() -> tuple[frozenset[int], Callable[[], StepResult]]:
-            chosen = choose(unit, self.account, priority=priority, rng=child)
-            return chosen.moves, functools.partial(explore, self.compiler, snapshot, self.account, chosen)
+            flips = choose(unit, self.account, priority=priority, rng=child)
+            work = functools.partial(explore, self.compiler, snapshot, self.account, flips)
+            return frozenset(flips.values()), work
 
         if not unit.climb.exhausted:
             unit.climb.pass_from = unit.climb.pass_from or unit.build

@@ -79,24 +79,6 @@ class MovePriority:
     tries: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class FlipExploration:
-    """The flips that one compilation is to try.
-
-    Attributes:
-        base: the build whose decisions are flipped.
-        flips: key of the move that flips a call site, by key of the call site.
-    """
-
-    base: Compilation
-    flips: Mapping[int, int]
-
-    @property
-    def moves(self) -> frozenset[int]:
-        """Keys of the moves that it tries; one move may flip several call sites."""
-        return frozenset(self.flips.values())
-
-
 def step(
     compiler: Compiler,
     state: ModuleState,
@@ -120,10 +102,8 @@ def step(
     """
     if state.climb.is_due:
         return confirm_composed(compiler, state, account)
-    chosen = choose(state, account, priority=priority, rng=rng, propose=propose)
-    if not chosen.flips:
-        return confirm_composed(compiler, state, account)
-    return explore(compiler, state, account, chosen)
+    flips = choose(state, account, priority=priority, rng=rng, propose=propose)
+    return explore(compiler, state, account, flips) if flips else confirm_composed(compiler, state, account)
 
 
 def choose(
@@ -133,10 +113,11 @@ def choose(
     priority: MovePriority,
     rng: np.random.Generator,
     propose: Propose = moves_of,
-) -> FlipExploration:
+) -> dict[int, int]:
     """Choose the next moves, of which no two can change the same function; none if no move is left.
 
-    Moves that steps under way have claimed are not chosen.
+    Moves that steps under way have claimed are not chosen. Returns the key of the move that flips a call site, by key
+    of the call site; one move may flip several.
     """
     build, name = state.current, state.module.name
     with account.lock:
@@ -158,32 +139,30 @@ def choose(
         if state.tried[names[index]] < priority.tries and names[index] not in state.climb.claimed
     ]
     made = independent_moves(base, moves, wanted, most=priority.most)
-    return FlipExploration(
-        base=build, flips={keys[position]: names[index] for index in made for position in moves[index]}
-    )
+    return {keys[position]: names[index] for index in made for position in moves[index]}
 
 
-def explore(compiler: Compiler, state: ModuleState, account: ProjectAccount, chosen: FlipExploration) -> StepResult:
-    """Make the chosen moves in one compilation, and keep those that paid."""
-    build, name, every = chosen.base, state.module.name, chosen.flips
+def explore(compiler: Compiler, state: ModuleState, account: ProjectAccount, flips: Mapping[int, int]) -> StepResult:
+    """Make the moves that :func:`choose` chose in one compilation, and keep those that paid."""
+    build, name, made = state.current, state.module.name, frozenset(flips.values())
     decisions = build.decisions.by_site
-    flipped = decisions | {key: not decisions[key] for key in every}
+    flipped = decisions | {key: not decisions[key] for key in flips}
     explored = compile_decided(compiler, state.module, flipped, state.names)
     vain = StepResult(
         composed=state.composed,
         composed_steps=state.climb.composed_steps,
-        failed=chosen.moves,
+        failed=made,
         compilations=1,
         user_seconds=explored.user_seconds,
-        flips=len(every),
+        flips=len(flips),
         base=build,
-        made=chosen.moves,
+        made=made,
     )
     if not explored.ok:
         return vain
     with account.lock:
         base, _ = scored(build, account, name)
-        after, _ = scored(explored, account, name, np.array(list(every), np.uint64))
+        after, _ = scored(explored, account, name, np.array(list(flips), np.uint64))
     compared = compare(base, after, ties_consequences=True)
     if not len(compared.kept):
         return vain
@@ -193,7 +172,7 @@ def explore(compiler: Compiler, state: ModuleState, account: ProjectAccount, cho
     kept = frozenset(explored.decisions.sites[compared.credit.flips[compared.kept]].tolist())
     tried = dataclasses.replace(
         vain,
-        failed=frozenset(move for key, move in every.items() if key not in kept),
+        failed=frozenset(move for key, move in flips.items() if key not in kept),
         kept=len(kept),
         saved=compared.gain,
     )
