@@ -91,11 +91,11 @@ class ReplayResult:
     """
 
     modules: tuple[ReplayedModule, ...]
-    failures: dict[str, str]
+    failures: dict[str, str] = dataclasses.field(default_factory=dict[str, str])
     left_out: dict[str, str] = dataclasses.field(default_factory=dict[str, str])
     decisions: int
-    disputed: int
-    rounds: int
+    disputed: int = 0
+    rounds: int = 0
     plugin_plain_bytes: float
     tuned_bytes: float
     plain_bytes: float
@@ -192,7 +192,6 @@ def replay_build(
     bounds: list[Mapping[str, ObjectSizes]] = [plain]
     failed_rounds: Counter[str] = Counter()
     replayed: Mapping[str, ObjectSizes] = plain
-    failures: Mapping[str, str] = {}
     while lines:
         rounds += 1
         replayed, failures = compile_all(lines)
@@ -208,17 +207,9 @@ def replay_build(
     if lines and _account(sources, replayed, objective).image >= _account(sources, plain, objective).image:
         lines = []
     if not lines:
-        replayed, failures = plain, {}
-    return lines, _result(
-        sources,
-        replayed,
-        lines,
-        frozenset(failed_rounds),
-        objective,
-        failures=failures,
-        disputed=disputed,
-        rounds=rounds,
-    )
+        replayed = plain
+    found = _result(sources, replayed, lines, failed_rounds, objective)
+    return lines, dataclasses.replace(found, disputed=disputed, rounds=rounds)
 
 
 def _result(
@@ -227,18 +218,14 @@ def _result(
     lines: Sequence[ReplayLine],
     left_out: Collection[str],
     objective: Objective,
-    *,
-    failures: Mapping[str, str],
-    disputed: int,
-    rounds: int,
 ) -> ReplayResult:
     plain, after, plugin_plain, tuned = (
-        _account(sources, {one.name: sizes for one, sizes in zip(sources, objects, strict=True)}, objective)
+        _account(sources, objects, objective)
         for objects in (
-            [one.plain for one in sources],
-            [replayed[one.name] for one in sources],
-            [one.plugin_plain for one in sources],
-            [one.tuned for one in sources],
+            {one.name: one.plain for one in sources},
+            replayed,
+            {one.name: one.plugin_plain for one in sources},
+            {one.name: one.tuned for one in sources},
         )
     )
     keys = {line.key for line in lines}
@@ -258,10 +245,7 @@ def _result(
         )
     return ReplayResult(
         modules=tuple(rows),
-        failures=dict(failures),
         decisions=len(lines),
-        disputed=disputed,
-        rounds=rounds,
         plugin_plain_bytes=plugin_plain.image,
         tuned_bytes=tuned.image,
         plain_bytes=plain.image,

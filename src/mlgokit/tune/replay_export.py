@@ -154,7 +154,7 @@ def _export(asked: ReplayRequest, report: Report) -> ReplayResult:
     files = write_replay(asked.output, lines) if lines else remove_replay(asked.output)
     return dataclasses.replace(
         found,
-        failures=failures | found.failures,
+        failures=failures,
         left_out=left_out,
         plugin=str(asked.plugin),
         compiler=target.version_text or target.version,
@@ -275,7 +275,7 @@ def _export_cargo(asked: ReplayRequest, cargo: CargoRequest, *, objective: Objec
         version = lined.compiler.rustc.version
         return dataclasses.replace(
             found,
-            failures=failures | found.failures,
+            failures=failures,
             left_out=lined.left_out,
             plugin=str(plugin),
             compiler=version,
