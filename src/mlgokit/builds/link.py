@@ -430,14 +430,14 @@ def _shorten(words: list[str], plan: LinkPlan, scratch: Path) -> list[str]:
     """Put a link's words, from its first object on, into a response file if they are too many for a command line."""
     if sum(len(word) + _POINTER_BYTES for word in words) < _MOST_BYTES:
         return words
-    begin = next(index for index, word in enumerate(plan.words) if word == OBJECTS or _is_placed(plan, index))
+    begin = next(
+        index
+        for index, word in enumerate(plan.words)
+        if word == OBJECTS or index in plan.objects or index in plan.libraries
+    )
     response = scratch / "words"
     response.write_bytes("\n".join(map(shlex.quote, words[begin:])).encode("utf-8", "surrogateescape"))
     return [*words[:begin], f"@{response}"]
-
-
-def _is_placed(plan: LinkPlan, index: int) -> bool:
-    return index in plan.objects or index in plan.libraries
 
 
 def loading_options(words: Sequence[str], plugin: Path, *, cache: Path | str) -> list[str]:

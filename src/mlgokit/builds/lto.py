@@ -350,7 +350,7 @@ def _defer_inlining(
     scratch = scratch / "deferred"
     how = made.measure(steps.plan, (), is_lto=False)
     report(0, 1, "compile without inlining, and link")
-    objects = _compile_without_inlining(steps, scratch / "objects")
+    objects = steps.compile(scratch / "objects", PluginUse(policies={INLINE_SIZE.name: NEVER}))
     found = steps.link(objects, scratch / "real", timeout_seconds=how.timeout_seconds)
     by_size = dataclasses.replace(how, command=())
     sizes = [
@@ -373,11 +373,7 @@ def _defer_inlining(
 def _open_steps(made: _OriginalLink, lto: Lto, stack: contextlib.ExitStack, report: Report) -> CompileSteps | None:
     """Open the compile steps of a link; ``None`` if the link has none of their objects, or they must not be changed.
 
-    Args:
-        made: the link.
-        lto: kind of link-time optimization of the steps that may be changed.
-        stack: holds the lock on the corpus.
-        report: called with the steps that are done.
+    ``stack`` holds the lock on the corpus; only steps with the kind ``lto`` of optimization may be changed.
     """
     request, database, toolchain = made.asked, made.database, made.toolchain
     if not request.may_defer:
@@ -420,11 +416,6 @@ def _open_steps(made: _OriginalLink, lto: Lto, stack: contextlib.ExitStack, repo
         lto=lto,
         report=report,
     )
-
-
-def _compile_without_inlining(steps: CompileSteps, folder: Path) -> dict[str, Path]:
-    """Compile the objects of all compile steps without inlining anything."""
-    return steps.compile(folder, PluginUse(policies={INLINE_SIZE.name: NEVER}))
 
 
 def _merged_link(made: _OriginalLink, scratch: Path, report: Report) -> LtoBuild | None:

@@ -183,7 +183,7 @@ def record_plain(
         if is_copy(tree, copies_of(recorded.tree) / "source", without=folder):
             return recorded
         report(0, 1, "the folder of the build changed: it is built and recorded again")
-    if _is_foreign(place):
+    if place.is_dir() and any(place.iterdir()) and not is_ours(place):
         raise ReuseError(
             f"{place}: expected a folder that does not exist or that mlgokit made, found one with other files; "
             "name another --folder"
@@ -291,11 +291,6 @@ def _tested(site: BuildSite, added: AddedOptions, report: Report) -> str | None:
     if tests:
         report(1, 1, f"the tests fail on the plain build: {tests}; look into {site.log(PLAIN, 'test')}")
     return tests
-
-
-def _is_foreign(place: Path) -> bool:
-    """Whether something else than builds of a tuning is in a folder."""
-    return place.is_dir() and any(place.iterdir()) and not is_ours(place)
 
 
 def _recalled(

@@ -224,7 +224,7 @@ def read_table(path: Path) -> DecisionTable:
     Raises:
         InputError: the file is missing, or has no decision table, or is damaged.
     """
-    data = read_table_file(path, name="decisions", called="decision table", magic=_MAGIC, made_by="mlgokit tune")
+    data = read_table_file(path, name="decisions", called="decision table", magic=_MAGIC)
     return parse_table(data, name=path)
 
 

@@ -79,7 +79,7 @@ def list_tables(plugin: Path) -> set[str]:
     return {name for name in named if read_plugin_data(data, name) is not None}
 
 
-def read_table_file(path: Path, *, name: str, called: str, magic: bytes, made_by: str) -> bytes:
+def read_table_file(path: Path, *, name: str, called: str, magic: bytes) -> bytes:
     """Read the bytes of a table from its magic number on, with at least a count after it.
 
     Args:
@@ -87,7 +87,6 @@ def read_table_file(path: Path, *, name: str, called: str, magic: bytes, made_by
         name: name of the table in the plugin, one of :data:`TABLES`.
         called: name of the kind of table in error messages.
         magic: first bytes of the table.
-        made_by: command that makes such tables.
 
     Raises:
         InputError: the file is missing, or has no such table.
@@ -101,7 +100,7 @@ def read_table_file(path: Path, *, name: str, called: str, magic: bytes, made_by
         data = _embedded_table(path, data, name)
     if not data.startswith(magic) or len(data) < len(magic) + 4:
         raise InputError(
-            f"{what}: expected a file that `{made_by}` of this version wrote, found {data[: len(magic)]!r} at its "
+            f"{what}: expected a file that `mlgokit tune` of this version wrote, found {data[: len(magic)]!r} at its "
             "beginning; tune again"
         )
     return data

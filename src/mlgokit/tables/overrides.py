@@ -136,7 +136,7 @@ def read_overrides(kind: OverrideKind, path: Path) -> OverrideTable:
     Raises:
         InputError: the file is missing, or has no such table, or is damaged.
     """
-    data = read_table_file(path, name=kind.table, called=kind.called, magic=kind.magic, made_by="mlgokit tune")
+    data = read_table_file(path, name=kind.table, called=kind.called, magic=kind.magic)
     at, head = len(kind.magic) + 4, _head(kind)
     by_key: dict[int, Overrides] = {}
     for _ in range(int.from_bytes(data[at - 4 : at], "little")):

@@ -585,11 +585,8 @@ def _inlining_share(settings: TuneSettings, *, alone: bool) -> tuple[float, Yiel
 def _is_too_large(settings: TuneSettings, compiling: float) -> bool:
     """Whether a look at all modules takes longer than the budget, so that what begins with one is not searched.
 
-    What an earlier session or plugin found is looked at in any case, or it would be lost.
-
-    Args:
-        settings: of the tuning.
-        compiling: seconds in which all modules were compiled twice.
+    What an earlier session or plugin found is looked at in any case, or it would be lost. ``compiling`` are the seconds
+    in which all modules were compiled twice.
     """
     is_known = settings.start is not None or any((settings.search_folder / name).exists() for name in _ON_TOP)
     is_searched = settings.pass_share + settings.allocation_share > 0
@@ -601,12 +598,8 @@ def _tune_functions(
 ) -> Tuned:
     """Search and verify passes that are left out, first of the optimizer, then register allocations on top of them.
 
-    Args:
-        settings: shares of the budget, of which registers have theirs at least.
-        tables: the decisions that were verified; what is found on top of them is added.
-        tuned: what they gave.
-        left: seconds that are left of it; passes have what registers have no share in, and registers what is left then.
-        report: told what is done.
+    What is found on top of the verified decisions is added to ``tables``, which gave ``tuned``. Of the ``left`` seconds
+    passes have what registers have no share in, and registers what is left then.
     """
     verifier, space, folder, seed = tables.verifier, tables.inlining.space, tables.inlining.folder, tables.inlining.seed
     objective = space.objective
