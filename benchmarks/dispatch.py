@@ -55,7 +55,7 @@ class Compared:
         functions: the functions.
         text: bytes of machine code of the object, plain and with the policies.
         whole: its bytes in llvm-size's text column, likewise.
-        grown: names of functions whose machine code or jump tables are larger.
+        grown: names of functions that are larger: machine code, jump tables and unwind tables.
         other: names of functions that printed something else when they were run.
     """
 
@@ -124,9 +124,7 @@ def compare(toolchain: Toolchain, functions: Sequence[Dispatcher], plugin: Path,
         _run([toolchain.clangxx, built, folder / "main.o", "-o", folder / name])
         sizes.append(measure_object(built))
         printed.append(_run([folder / name]).splitlines())
-    owned = [
-        dict(zip(one.function_names, (one.function_text + one.function_rodata).tolist(), strict=True)) for one in sizes
-    ]
+    owned = [dict(zip(one.function_names, one.function_bytes.sum(1).tolist(), strict=True)) for one in sizes]
     names = [one.name for one in functions]
     return Compared(
         functions=tuple(functions),
@@ -193,9 +191,9 @@ def summarise(found: Sequence[tuple[int, str, Compared]], config: Dispatch) -> R
                     "whole",
                 ),
                 rows=tuple(rows),
-                note="An object has the functions of one shape and number of targets. Larger: machine code and jump "
-                "tables of a function; of an object, its machine code, or all that llvm-size calls text. Text and "
-                "whole: the change of either over all objects.",
+                note="An object has the functions of one shape and number of targets. Larger: machine code, jump "
+                "tables and unwind tables of a function; of an object, all that llvm-size calls text. Text, machine "
+                "code alone, and whole: their change over all objects.",
             ),
             Table(
                 title="Larger functions",
@@ -207,7 +205,7 @@ def summarise(found: Sequence[tuple[int, str, Compared]], config: Dispatch) -> R
 
 
 def _larger(group: Sequence[Compared]) -> int:
-    return sum(one.text[1] > one.text[0] or one.whole[1] > one.whole[0] for one in group)
+    return sum(one.whole[1] > one.whole[0] for one in group)
 
 
 def _change(group: Sequence[Compared], which: str) -> str:

@@ -46,6 +46,8 @@ from mlgokit.traces.function_id import function_id
 
 _LEAST_EXECUTED = 1e-9
 """Bound of the executed instructions by which a slowdown is divided."""
+_IN_ALL_TRIALS = ("no-pushed-constants",)
+"""What pays in nearly all functions, so that the effects of other decisions are measured together with it."""
 _AT_ONCE = 256
 """Maximum number of passes that are skipped in one compilation."""
 _OPTIMIZER_DRAWS = 1
@@ -217,13 +219,14 @@ def _compare_trials(function: FunctionQuestions, tried: TrialResults, weights: F
     """Compare the trials of a function, each without one pass, with the first trial, which has all passes.
 
     Returns the features [Q, F] of the trials that succeeded, and [3, Q] their changes in bytes, slowdowns, and the
-    bytes with all passes.
+    bytes with all passes. What is in all trials is left out of its own: its effect is that with the sign changed.
     """
     scores = np.array([outcome.score for outcome in tried.outcomes])
     executed = np.array([outcome.cost for outcome in tried.outcomes]) / weights[MEASURES.index("executed")]
     good = np.isfinite(scores[1:]) & np.isfinite(scores[0])
     slowdown = executed[1:] / max(executed[0], _LEAST_EXECUTED) - 1
-    columns = np.stack([scores[1:] - scores[0], slowdown, np.full(len(good), scores[0])])
+    sign = np.where(np.isin(function.passes, [DECIDED_PASSES.index(name) for name in _IN_ALL_TRIALS]), -1.0, 1.0)
+    columns = np.stack([sign * (scores[1:] - scores[0]), sign * slowdown, np.full(len(good), scores[0])])
     return function.values[good], columns[:, good]
 
 
@@ -237,7 +240,9 @@ def _series(function: FunctionQuestions) -> Series:
         toggled[row + 1, 0] = (pass_number(DECIDED_PASSES[position]), nth, 0)
     trials = np.zeros(count + 1, TRIAL)
     trials["toggles"][1:] = 1
-    return Series(key=function.key, base=Overrides(), score=-np.inf, trials=trials, toggled=toggled)
+    base = np.zeros(len(_IN_ALL_TRIALS), OVERRIDE)
+    base["range"] = [pass_number(name) for name in _IN_ALL_TRIALS]
+    return Series(key=function.key, base=Overrides(passes=base), score=-np.inf, trials=trials, toggled=toggled)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -19,13 +19,14 @@ GENERATOR_PASSES = (
     "postra-machine-sink",
     "shrink-wrap",
     "block-placement",
-    "minsize",
+    "frame-pointer",
+    "no-pushed-constants",
     "-grow-region-complexity-budget=0",
     "-disable-phi-elim-edge-splitting=1",
     "-join-splitedges=1",
 )
-"""What a policy decides about in the code generator: passes, by their command-line names; the attribute that is taken
-from a function; and options that have another value for it."""
+"""What a policy decides about in the code generator: passes, by their command-line names; attributes that a function
+gets; and options that have another value for it."""
 
 DECIDED_PASSES = (
     *GENERATOR_PASSES,

@@ -1,6 +1,7 @@
 #include "passes/FunctionOptions.h"
 
 #include "passes/PassNames.h"
+#include "passes/UnwindRows.h"
 #include "shared/MinSize.h"
 #include "trials/OverridePlan.h"
 
@@ -17,24 +18,32 @@ namespace mlgokit {
 
 namespace {
 
-/// Both return whether they changed the function.
-bool removeMinSize(Function &F) {
-  if (!F.hasMinSize())
-    return false;
+/// What a function's own attributes say, or those that a table or a policy adds.
+struct AttributeCandidate {
+  StringLiteral Name; // in tables
+  bool (*MayApply)(const Function &F);
+  void (*Apply)(Function &F);
+};
+
+bool hasMinSize(const Function &F) { return F.hasMinSize(); }
+
+/// Without minsize the function keeps optsize.
+void removeMinSize(Function &F) {
   F.removeFnAttr(Attribute::MinSize);
   F.addFnAttr(HadMinSize);
-  return true;
 }
 
-bool forbidJumpTables(Function &F) {
-  const bool Changes = !F.getFnAttribute("no-jump-tables").getValueAsBool();
-  F.addFnAttr("no-jump-tables", "true");
-  return Changes;
-}
+bool mayHaveJumpTables(const Function &F) { return !F.getFnAttribute("no-jump-tables").getValueAsBool(); }
 
-/// `ATTRIBUTES` in tune/spaces/passes/candidates.py has the same. Without minsize the function keeps optsize.
-constexpr std::pair<StringLiteral, bool (*)(Function &)> Attributes[] = {{"minsize", removeMinSize},
-                                                                         {"no-jump-tables", forbidJumpTables}};
+void forbidJumpTables(Function &F) { F.addFnAttr("no-jump-tables", "true"); }
+
+/// `ATTRIBUTES` in tune/spaces/passes/candidates.py has the same.
+constexpr AttributeCandidate Attributes[] = {
+    {"minsize", hasMinSize, removeMinSize},
+    {"no-jump-tables", mayHaveJumpTables, forbidJumpTables},
+    {"frame-pointer", mayKeepFramePointer, keepFramePointer},
+    {"no-pushed-constants", mayPushConstants, forbidPushedConstants},
+};
 
 /// Some majors lack some of them. `OPTIONS` in tune/spaces/passes/candidates.py has the same.
 constexpr StringLiteral OfCodeGenerator[] = {
@@ -70,9 +79,11 @@ void FunctionOptions::add(StringRef Text) {
 }
 
 void FunctionOptions::set(Function &F, OverridePlan &Plan) {
-  for (const auto &[Name, Apply] : Attributes)
-    if (Plan.next(passNumber(Name)) && Apply(F))
+  for (const AttributeCandidate &A : Attributes)
+    if (Plan.next(passNumber(A.Name)) && A.MayApply(F)) {
+      A.Apply(F);
       Plan.record(0);
+    }
   for (const Candidate &C : Candidates)
     if (Plan.next(C.Number) && take(C))
       Plan.record(0);
@@ -85,9 +96,9 @@ void FunctionOptions::set(ArrayRef<Override> LeftOut) {
 }
 
 void FunctionOptions::set(Function &F, function_ref<bool(StringRef)> IsWanted) {
-  for (const auto &[Name, Apply] : Attributes)
-    if (IsWanted(Name))
-      Apply(F);
+  for (const AttributeCandidate &A : Attributes)
+    if (A.MayApply(F) && IsWanted(A.Name))
+      A.Apply(F);
   for (const Candidate &C : Candidates)
     if (IsWanted(C.Text))
       take(C);

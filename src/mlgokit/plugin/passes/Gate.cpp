@@ -10,6 +10,7 @@
 #include "passes/LoopReduce.h"
 #include "passes/PassNames.h"
 #include "passes/PassPolicy.h"
+#include "passes/UnwindRows.h"
 #include "shared/Settings.h"
 #include "trials/OverridePlan.h"
 #include "trials/OverrideTable.h"
@@ -106,6 +107,9 @@ private:
     }
     if (!(Last->Tried && Last->HasOptions) && (IsOneByOne || Pass.Argument.ends_with(Selection)))
       begin(*M.getFunction(Unit), *Last);
+    if (Pass.Argument == FirstAfterFrame)
+      if (MachineFunction *Code = CodeOf(*M.getFunction(Unit)))
+        movePushedConstants(*Code);
     if (Last->Plan) {
       // Nobody wants to know how often the others asked.
       if (Last->Known && none_of(Last->Known->Passes, [&](const Override &O) { return O.Of == Pass.Number; }))

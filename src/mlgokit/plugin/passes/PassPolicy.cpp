@@ -5,12 +5,10 @@
 #include "passes/PassNames.h"
 #include "shared/HotFunctions.h"
 #include "shared/ManyTargets.h"
-#include "shared/MinSize.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/IR/Function.h"
 #include "llvm/IR/Module.h"
-#include "llvm/TargetParser/Triple.h"
 
 #include <algorithm>
 #include <iterator>
@@ -23,7 +21,7 @@ namespace mlgokit {
 namespace {
 
 /// Those that are worth something by themselves on some functions; what a target has not never asks. First come those
-/// of the code generator, by LLVM's arguments, an attribute and options of it, which FunctionOptions sets, then those
+/// of the code generator, by LLVM's arguments, attributes and options of it, which FunctionOptions sets, then those
 /// of the optimizer, by the names by which they ask, and loop strength reduction, which is left out by an attribute
 /// that the optimizer's gate sets.
 constexpr StringRef Passes[] = {
@@ -38,7 +36,8 @@ constexpr StringRef Passes[] = {
     "postra-machine-sink",
     "shrink-wrap",
     "block-placement",
-    "minsize",
+    "frame-pointer",
+    "no-pushed-constants",
     "-grow-region-complexity-budget=0",
     "-disable-phi-elim-edge-splitting=1",
     "-join-splitedges=1",
@@ -53,7 +52,7 @@ constexpr StringRef Passes[] = {
     "GVNPass",
     "loop-reduce",
 };
-constexpr size_t FirstOfOptimizer = 15;
+constexpr size_t FirstOfOptimizer = 16;
 
 constexpr StringLiteral Occurrence = "occurrence", LeftOut = "passes_left_out";
 
@@ -83,13 +82,6 @@ std::optional<size_t> placeOf(StringRef Pass) {
   if (Found == std::end(Passes))
     return std::nullopt;
   return size_t(Found - std::begin(Passes));
-}
-
-/// For minsize, x86 pushes and pops constants, which costs unwind tables more than it saves in code. But switches are
-/// lowered in another way without it.
-bool mayLoseMinSize(const Function &F) {
-  const Triple Target(F.getParent()->getTargetTriple());
-  return Target.isX86() && Target.isOSBinFormatELF() && F.hasMinSize() && F.needsUnwindTableEntry() && !hasTargets(F);
 }
 
 /// What decided in the optimizer, until code generation comes to the same module.
@@ -209,7 +201,7 @@ bool PassPolicy::enter(const Function &F) {
 
 bool PassPolicy::leavesOut(const Function &F, const MachineFunction *Code, StringRef Pass) {
   const std::optional<size_t> Place = placeOf(Pass);
-  if (!Place || (Pass == MinSize && !mayLoseMinSize(F)))
+  if (!Place)
     return false;
   Known &K = Functions[&F];
   countMachineFeatures(Code, MutableArrayRef(K.Values).slice(FirstOfMachine, machineFeatureNames().size()));

@@ -1,7 +1,8 @@
 ; The effect of leaving a pass out is 100 log(1 + occurrence) - 200 bytes, so whatever asks is left out; where the policy
 ; sees none, or the function is not compiled for size, the code is LLVM's. An entry in a table keeps the policy out, and
 ; what a log says was left out is what was. A policy with a feature for some passes decides about these. Damage is said.
-; minsize is a question where there is an unwind table; without it the function is still one for policies about size.
+; Frame pointers are a question where there is an unwind table. A function from which a table takes minsize is still one
+; for policies about size.
 ; RUN: llc -O2 -o %t.plain %S/../Inputs/pressure.ll
 ; RUN: %tool policy %t.policy pass-selection occurrence 100 -200
 ; RUN: llc -load %plugin -mlgokit-pass-policy=%t.policy -mlgokit-pass-log=%t.log -O2 -o %t.other %S/../Inputs/pressure.ll
@@ -34,10 +35,12 @@
 ; RUN: %tool passes %t.kept %t.functions busy
 ; RUN: llc -load %plugin -mlgokit-passes=%t.kept -mlgokit-pass-policy=%t.policy -O2 -o %t.same %S/../Inputs/pressure.ll
 ; RUN: cmp %t.plain %t.same
-; RUN: %tool log %t.log pass:minsize | FileCheck %s --check-prefix=PUSHES
+; RUN: %tool log %t.log pass:frame-pointer | FileCheck %s --check-prefix=NO-ROWS
 ; RUN: sed 's/nounwind/nounwind uwtable/' %S/../Inputs/pressure.ll > %t.unwinds.ll
-; RUN: llc -load %plugin -mlgokit-pass-policy=%t.policy -mlgokit-pass-log=%t.log -mlgokit-weight-policy=:default -mlgokit-weight-log=%t.weights -O2 -o %t.moves %t.unwinds.ll
-; RUN: %tool log %t.log pass:minsize left_out | FileCheck %s --check-prefix=MOVES
+; RUN: llc -load %plugin -mlgokit-pass-policy=%t.policy -mlgokit-pass-log=%t.log -O2 -o %t.s %t.unwinds.ll
+; RUN: %tool log %t.log pass:frame-pointer left_out | FileCheck %s --check-prefix=ROWS
+; RUN: %tool passes %t.least %t.functions busy minsize
+; RUN: llc -load %plugin -mlgokit-passes=%t.least -mlgokit-weight-policy=:default -mlgokit-weight-log=%t.weights -O2 -o %t.s %S/../Inputs/pressure.ll
 ; RUN: %tool log %t.weights is_minsize | FileCheck %s --check-prefix=STILL
 ; RUN: %tool policy %t.unknown pass-selection no_such_feature 1 0
 ; RUN: not llc -load %plugin -mlgokit-pass-policy=%t.unknown -O2 -o %t.s %S/../Inputs/pressure.ll 2>&1 | FileCheck %s --check-prefix=UNKNOWN
@@ -50,7 +53,7 @@
 ; DEFAULT: left_out=0
 ; DEFAULT-NOT: left_out=1
 ; UNKNOWN: error: mlgokit: policy {{.*}}.unknown: needs the feature 'no_such_feature'
-; PUSHES-NOT: pass:minsize=1
-; MOVES: pass:minsize=1 left_out=1
+; NO-ROWS-NOT: pass:frame-pointer=1
+; ROWS: pass:frame-pointer=1 left_out=1
 ; STILL: is_minsize=1
 ; STILL-NOT: is_minsize=0

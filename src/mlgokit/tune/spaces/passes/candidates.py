@@ -7,6 +7,8 @@ reason. In tables and trials :func:`mlgokit.compiler.reuse.trials.pass_number` o
 from collections.abc import Iterable, Mapping, Sequence
 
 CANDIDATES = (
+    "frame-pointer",
+    "no-pushed-constants",
     "early-machinelicm",
     "minsize",
     "machine-scheduler",
@@ -53,8 +55,10 @@ CANDIDATES = (
 )
 """What is toggled, those with the largest measured gains first: passes, by LLVM's command-line names, which are
 skipped; :data:`ATTRIBUTES`; and :data:`OPTIONS`."""
-ATTRIBUTES = ("minsize", "no-jump-tables")
-"""Attributes of a function, before instructions are selected: ``minsize`` is removed, ``no-jump-tables`` is added."""
+ATTRIBUTES = ("minsize", "no-jump-tables", "frame-pointer", "no-pushed-constants")
+"""Attributes of a function, before instructions are selected: ``minsize`` is removed, the others are added."""
+_X86_ROWS = ("frame-pointer", "no-pushed-constants")
+"""Attributes that save rows of unwind tables on x86; `plugin/passes/UnwindRows.cpp` says where they apply."""
 OPTIONS = tuple(name for name in CANDIDATES if name.startswith("-"))
 """Options of LLVM, which are set while the code of one function is generated. `plugin/passes/FunctionOptions.cpp` has
 the same."""
@@ -151,10 +155,13 @@ def candidates_of(architectures: Iterable[str]) -> Sequence[tuple[str, int]]:
         >>> found = candidates_of(["riscv32"])
         >>> ("riscv-copyelim", 0) in found, ("machine-cp", 1) in found, ("x86-cf-opt", 0) in found
         (True, True, False)
-        >>> ("minsize", 0) in found, ("minsize", 0) in candidates_of(["x86_64"])
-        (False, True)
+        >>> [[(name, 0) in found for found in (found, candidates_of(["x86_64"]))] for name in ATTRIBUTES]
+        [[False, True], [True, True], [False, True], [False, True]]
     """
     targets = dict.fromkeys(architectures)
-    common = [name for name in CANDIDATES if name != "minsize" or OUTLINED.isdisjoint(targets)]
+    unwanted = () if "x86_64" in targets or "i386" in targets else _X86_ROWS
+    if not OUTLINED.isdisjoint(targets):
+        unwanted = (*unwanted, "minsize")
+    common = [name for name in CANDIDATES if name not in unwanted]
     target_specific = dict.fromkeys(name for one in targets for name in ONLY_ON.get(one, ()))
     return (*((name, 0) for name in (*common, *target_specific)), *((name, 1) for name in REPEATED))
