@@ -39,32 +39,38 @@ int both(const int *p, int n) { return n > 3 ? state(p[0], p + 1, n) + p[n] * n 
 long apart(long a, long b) { return a > b ? a / 7 : b % 9 ? b * 12345678901 : a + b; }
 """
 LOOPS = """
-unsigned table[256];
-void init(void) {
-  for (unsigned n = 0; n < 256; ++n) {
-    unsigned c = n;
-    for (int k = 0; k < 8; ++k) { if (c & 1) c = 0xEDB88320U ^ (c >> 1); else c >>= 1; }
-    table[n] = c;
+int lower(int);
+void show(int, int);
+int each(const char *s, int from, int to) {
+  int i, j;
+  for (i = from; i < to; i++) {
+    for (j = i; j < to; j++) if (lower(s[j]) == lower(s[i])) break;
+    if (j - i > 5) lower(j);
   }
+  return lower(i) + from;
 }
-struct model { int prices[64]; int count[16]; unsigned char flags[40]; };
-void reset(struct model *t, int n) {
-  for (int i = 0; i < 64; i++) t->prices[i] = n;
-  for (int i = 0; i < 16; i++) t->count[i] = i * n;
-  for (int i = 0; i < 40; i++) t->flags[i] = 0;
+int ends(const char *s, const char *with, int most, int n) {
+  int i, j;
+  for (i = most - n, j = 0; s[i]; i++, j++) if (lower(s[i]) != lower(with[j])) return 0;
+  return i - j;
 }
-int best(const struct model *t, const unsigned char *p, int len) {
-  int found = -1, least = 1 << 30;
-  for (int i = 0; i < len; i++) {
-    int s = t->prices[p[i] & 63];
-    for (int k = 0; k < (p[i] & 7); k++) s += t->count[k] * p[k];
-    if (s < least) { least = s; found = i; }
+void spread(int *a, const short *b, int n, int m) {
+  int i, j, k = 0;
+  for (i = 0; i < n; i++) {
+    for (j = m - 1; j > 0; j -= 2) { a[i * m + j] = b[j] + b[k]; k += 3; if (lower(a[k])) show(i, j); }
+    show(a[i * m], b[i]);
+  }
+  show(k, i);
+}
+int runs(const unsigned char *p, int n) {
+  int found = 0, i = 0;
+  while (i < n) {
+    int j = i + 1;
+    while (j < n && p[j] == p[i] && j - i < 255) j++;
+    if (j - i > 3) { show(p[i], j - i); found++; }
+    i = j;
   }
   return found;
-}
-void move(int *a, const int *b, int n) {
-  for (int i = n - 1; i >= 0; i--) a[i] = b[i];
-  for (int i = 0; i < n / 2; i++) { int t = a[i]; a[i] = a[n - 1 - i]; a[n - 1 - i] = t; }
 }
 """
 
@@ -107,23 +113,11 @@ def leaves_passes_out(tuned: Tuned) -> bool:
     )
 
 
-@pytest.mark.usefixtures("measured_copies")
-@pytest.mark.parametrize(
-    "target",
-    [
-        "x86_64-linux-gnu",
-        # It takes the same way, and test_tune_targets.py tunes for other processors.
-        pytest.param("riscv64-unknown-elf", marks=pytest.mark.slow),
-    ],
-)
-def test_the_search_over_passes_starts_from_what_pays_of_the_policy_of_passes(
-    target: str, toolchain: Toolchain, tmp_path: Path, request: pytest.FixtureRequest
-):
-    if not target.startswith("x86_64"):
-        request.getfixturevalue("other_targets")
-    config = search_of_passes(
-        tmp_path, toolchain, outputs=("work.o",), source=LOOPS, shared=(f"--target={target}", "-ffreestanding")
-    )
+@pytest.mark.usefixtures("measured_copies", "other_targets")
+def test_the_search_over_passes_starts_from_what_pays_of_the_policy_of_passes(toolchain: Toolchain, tmp_path: Path):
+    # No policy is for that processor, so that none in the plugin can save more than the passes by themselves.
+    shared = ("--target=riscv64-unknown-elf", "-ffreestanding")
+    config = search_of_passes(tmp_path, toolchain, outputs=("work.o",), source=LOOPS, shared=shared)
     config = dataclasses.replace(config, budget="0s")
     found = tune.run(config).optimizer_passes
     without = dataclasses.replace(config, folder=tmp_path / "without", shipped_policies="off")

@@ -151,7 +151,8 @@ public:
     // Not before the inliner has made its keys, of which attributes are a part.
     if (std::exchange(D.IsUnchanged, false))
       change(*M->getFunction(F->getName()), D);
-    if (List && any_cast<const Loop *>(&IR) && !std::exchange(D.HasLoops, true) && !D.LosesLoopReduce)
+    if (List && any_cast<const Loop *>(&IR) && !std::exchange(D.HasLoops, true) && !D.LosesLoopReduce &&
+        !is_contained(D.ByPolicy, passNumber(LoopReduce)))
       *List << changedLine(D.Key, LoopReduce);
     if (D.HasOptions)
       Options->set(D.Known->Passes);

@@ -1,7 +1,7 @@
 ; Loop strength reduction is left out of a function by the table of the optimizer's passes, and of no other one. The
 ; optimizer tells the code generator by an attribute of the function, which changes nothing where no plugin reads it; if
 ; all have it, whatever their names, the code is that of -disable-lsr. The list has the functions with loops. A policy
-; that knows of it gives the attribute, too.
+; that knows of it gives the attribute, too, and the list then lacks it.
 ; RUN: MLGOKIT_CHANGED=%t.list opt -load-pass-plugin=%plugin -mlgokit-policy=:default -passes='default<%Oz>' -S %s -o %t.plain.ll
 ; RUN: FileCheck %s --check-prefix=LIST < %t.list
 ; RUN: llc -O2 %t.plain.ll -o %t.plain
@@ -19,7 +19,11 @@
 ; RUN: cmp %t.off %t.same
 ; RUN: %tool policy %t.policy pass-selection pass:loop-reduce 0 -200
 ; RUN: opt -load-pass-plugin=%plugin -mlgokit-pass-policy=%t.policy -passes='default<%Oz>' -S %s | FileCheck %s --check-prefix=POLICY
+; RUN: MLGOKIT_CHANGED=%t.left opt -load-pass-plugin=%plugin -mlgokit-policy=:default -mlgokit-pass-policy=%t.policy -passes='default<%Oz>' -S %s -o %t.left.ll
+; RUN: FileCheck %s --check-prefix=LEFT < %t.left
 
+; LEFT: changed
+; LEFT-NOT: loop-reduce
 ; POLICY: define {{.*}}@sum({{.*}} #[[ALL:[0-9]+]]
 ; POLICY: attributes #[[ALL]] = {{.*}}"mlgokit-without"="loop-reduce"
 ; LIST-DAG: function [[KEY:[0-9a-f]+]] sum
