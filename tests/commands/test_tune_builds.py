@@ -65,6 +65,22 @@ def test_a_path_from_which_rustc_loads_no_plugin_is_refused_before_the_search(op
         run(Tune(cargo="cargo build --release", **paths))
 
 
+@pytest.mark.parametrize(
+    ("given", "option"),
+    [
+        ({"program_bytes": ("app=nan",)}, "--program-bytes"),
+        ({"program_bytes": ("app",)}, "--program-bytes"),
+        ({"program_growth": ("app=inf",)}, "--program-growth"),
+        ({"max_growth": float("nan")}, "--max-growth"),
+    ],
+)
+def test_a_limit_that_nothing_can_exceed_is_refused_by_check(given: dict[str, Any], option: str, tmp_path: Path):
+    plugin = tmp_path / "tuned.so"
+    plugin.write_bytes(table_bytes([make_entry([1], np.zeros(0, np.uint64), np.zeros(0, bool))]))
+    with pytest.raises(UsageError, match=f"^{option}: expected "):
+        check.run(check.Check(plugin=plugin, built=BuildCommands(build=("true",)), **given))
+
+
 def test_a_plugin_that_rustc_cannot_load_is_refused_by_check(tmp_path: Path):
     plugin = tmp_path / "my own.so"
     table = table_bytes([make_entry([1], np.zeros(0, np.uint64), np.zeros(0, bool))])

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import functools
+import math
 import shutil
 import tempfile
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
@@ -185,6 +186,8 @@ def _check_limits(config: Check) -> Mapping[str, int]:
     """Refuse limits without a build or an earlier result; returns the bytes of its programs, if one is named."""
     has_bytes = config.max_bytes is not None or bool(config.program_bytes)
     has_growth = config.max_growth is not None or bool(config.program_growth)
+    if config.max_growth is not None and not math.isfinite(config.max_growth):
+        raise UsageError(f"--max-growth: expected a number, as in 0.01, found {config.max_growth}; correct it")
     for option, texts in (("--program-bytes", config.program_bytes), ("--program-growth", config.program_growth)):
         _limits(option, texts)
     if config.built.build:
@@ -250,7 +253,8 @@ def _limits(option: str, texts: Sequence[str]) -> dict[str, float]:
             found[program] = float(limit)
         except ValueError:
             program = ""
-        if not program:
+        # No comparison with nan holds, so nothing would ever exceed it.
+        if not program or not math.isfinite(found[program]):
             raise UsageError(f"{option}: expected a program and a number, as in app=50000, found {text!r}; correct it")
     return found
 
