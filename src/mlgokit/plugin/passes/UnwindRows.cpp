@@ -27,6 +27,7 @@ namespace {
 constexpr StringLiteral FramePointer = "frame-pointer";
 constexpr StringLiteral Moves = "mlgokit-moves-constants";
 
+/// Whether pushes and pops in \p F may take rows of an unwind table.
 bool hasRows(const Function &F) {
   const Triple Target(F.getParent()->getTargetTriple());
   return Target.isX86() && Target.isOSBinFormatELF() && F.needsUnwindTableEntry();
@@ -40,12 +41,12 @@ bool callsAny(const Function &F, function_ref<bool(const CallBase &)> IsIt) {
 }
 
 /// Inline assembly may name the frame pointer, and other calling conventions may pass a value in it.
-bool mayUseFramePointer(const Function &F) {
+bool mayUseRbp(const Function &F) {
   return (F.getCallingConv() != CallingConv::C && F.getCallingConv() != CallingConv::Fast) ||
          F.hasFnAttribute(Attribute::Naked) || callsAny(F, [](const CallBase &Call) { return Call.isInlineAsm(); });
 }
 
-/// Where programs executed up to 4 % more: each call executes few of many cases, but sets up the frame; and loops
+/// Where programs executed up to 3 % more: each call executes few of many cases, but sets up the frame; and loops
 /// without a call lose a register, which estimates that do not know how often they run do not see.
 bool wouldSlowDown(const Function &F) {
   if (hasTargets(F))
@@ -74,7 +75,7 @@ Opcodes findOpcodes(const TargetInstrInfo &TII) {
 bool mayKeepFramePointer(const Function &F) {
   const StringRef Kept = F.getFnAttribute(FramePointer).getValueAsString();
   return (Kept.empty() || Kept == "none") && hasRows(F) &&
-         F.getParent()->getDataLayout().getPointerSizeInBits() == 64 && !mayUseFramePointer(F) && !wouldSlowDown(F);
+         F.getParent()->getDataLayout().getPointerSizeInBits() == 64 && !mayUseRbp(F) && !wouldSlowDown(F);
 }
 
 void keepFramePointer(Function &F) { F.addFnAttr(FramePointer, "all"); }
@@ -89,9 +90,11 @@ void movePushedConstants(MachineFunction &MF) {
     return;
   const TargetInstrInfo &TII = *Target.getInstrInfo();
   static const Opcodes Known = findOpcodes(TII);
+  if (!Known.Pushed || !Known.Moved)
+    return;
   for (MachineBasicBlock &B : MF)
     for (MachineInstr &I : B)
-      if (Known.Pushed && I.getOpcode() == Known.Pushed)
+      if (I.getOpcode() == Known.Pushed)
         I.setDesc(TII.get(Known.Moved));
 }
 
