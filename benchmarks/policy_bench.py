@@ -15,6 +15,7 @@ from mlgokit.bench.counts import EVENTS
 from mlgokit.bench.record import Change, WorkloadResult, load_bench
 from mlgokit.bench.workloads import packaged_workloads
 from mlgokit.files import atomic_write
+from mlgokit.manifest import digest_value
 from mlgokit.policy.pretrained import policy_files
 
 _HERE = Path(__file__).parent
@@ -40,7 +41,7 @@ class PolicyBench:
     unseen: bool = False
     """Programs of unseen_programs.toml, by which no policy was chosen, in place of those of `mlgokit bench`."""
     folder: Path = Path("build/policy_bench")
-    """Where builds are; a call whose bench.json is there is not made again."""
+    """Where builds are, in a folder for each policy by content; one with a bench.json is not made again."""
     llvm: int | None = None
     """LLVM major to use; the newest supported one if not given."""
 
@@ -56,16 +57,16 @@ def measure(config: PolicyBench, setup: Setup) -> Result:
     policies = () if config.knob else (config.policy,)
     setup.policies(policy_files(policies))
     setup.tools["counter"] = find_callgrind().name
-    if not (config.folder / "bench.json").exists():
-        options = f"{config.options} -mllvm -{config.knob}".strip() if config.knob else config.options
-        words = ["bench", f"--options={options}", f"--against-options={config.options}", "--counter", "callgrind"]
-        words += ["--time-seconds", "0", "--folder", str(config.folder)]
-        words += [word for policy in policies for word in ("--policy", policy)]
-        words += [] if config.llvm is None else ["--llvm", str(config.llvm)]
+    options = f"{config.options} -mllvm -{config.knob}".strip() if config.knob else config.options
+    words = ["bench", f"--options={options}", f"--against-options={config.options}", "--counter", "callgrind"]
+    words += ["--time-seconds", "0", *(word for policy in policies for word in ("--policy", policy))]
+    words += [] if config.llvm is None else ["--llvm", str(config.llvm)]
+    folder = config.folder / digest_value([words, config.unseen, setup.inputs])[:12]
+    if not (folder / "bench.json").exists():
         if config.unseen:
             words += ["--manifest", str(unseen_programs(config.folder / "list"))]
-        run_mlgokit(words, timeout_seconds=MOST_SECONDS)
-    rows = load_bench(config.folder / "bench.json").workloads
+        run_mlgokit([*words, "--folder", str(folder)], timeout_seconds=MOST_SECONDS)
+    rows = load_bench(folder / "bench.json").workloads
     failed = [one.name for one in rows if one.failures or not one.same_output]
     changes = changes_over(rows, rng=np.random.default_rng(1))
     means = {change.measure: change.mean for change in changes}

@@ -148,6 +148,20 @@ def test_a_call_that_makes_no_sense_ends_with_2(words: list[str], capsys: pytest
     assert "--help" in err
 
 
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        (("size", "a", "b", "--max-growth", "nan"), "--max-growth"),
+        (("check", "tuned.so", "--build", "make", "--max-growth", "nan"), "--max-growth"),
+        (("train", "--corpus", "corpus", "--minutes", "nan"), "--minutes"),
+    ],
+    ids=["size", "check", "train"],
+)
+def test_nan_is_no_limit_of_any_command(words: tuple[str, ...], option: str, capsys: pytest.CaptureFixture[str]):
+    assert ended(*words) == 2
+    assert f"{option}: expected a number" in capsys.readouterr().err
+
+
 def test_unknown_projects_are_named_before_anything_is_fetched(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     for words in (
         ("corpus", "fetch", "--folder", tmp_path / "sources", "--cache", tmp_path / "cache"),

@@ -71,7 +71,6 @@ def test_a_path_from_which_rustc_loads_no_plugin_is_refused_before_the_search(op
         ({"program_bytes": ("app=nan",)}, "--program-bytes"),
         ({"program_bytes": ("app",)}, "--program-bytes"),
         ({"program_growth": ("app=inf",)}, "--program-growth"),
-        ({"max_growth": float("nan")}, "--max-growth"),
     ],
 )
 def test_a_limit_that_nothing_can_exceed_is_refused_by_check(given: dict[str, Any], option: str, tmp_path: Path):

@@ -130,7 +130,7 @@ def _best_rows(rows: imitation.Rows, experiences: Sequence[Experience]) -> imita
         return rows
     keys = zip(rows["module"].tolist(), rows["context"].tolist(), strict=True)
     highest = np.array([seen[key][1] for key in keys])
-    stake = (highest - rows["score"]) / np.maximum(rows["score"], 1e-9)
+    stake = (highest - rows["score"]) / np.maximum(highest, 1e-9)
     return {**rows, "highest": highest, "weight": stake + _LEAST_STAKE}
 
 

@@ -186,8 +186,6 @@ def _check_limits(config: Check) -> Mapping[str, int]:
     """Refuse limits without a build or an earlier result; returns the bytes of its programs, if one is named."""
     has_bytes = config.max_bytes is not None or bool(config.program_bytes)
     has_growth = config.max_growth is not None or bool(config.program_growth)
-    if config.max_growth is not None and not math.isfinite(config.max_growth):
-        raise UsageError(f"--max-growth: expected a number, as in 0.01, found {config.max_growth}; correct it")
     for option, texts in (("--program-bytes", config.program_bytes), ("--program-growth", config.program_growth)):
         _limits(option, texts)
     if config.built.build:

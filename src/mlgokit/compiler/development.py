@@ -91,14 +91,15 @@ class DevelopmentCompiler:
             words = command(self.toolchain, module, output, None)
             for name, policy in asked.items():
                 words = words.append_words(development_options(PROBLEMS[name], folder / f"{name}.log", policy))
+            deadline = self.clang.limits.deadline(module.name, self.clang.timeout_seconds)
             done = process.run(
                 words,
-                timeout_seconds=self.clang.limits.deadline(module.name, self.clang.timeout_seconds),
+                timeout_seconds=deadline,
                 env=compiler_environment() | {"TMPDIR": scratch},
                 limits=self.clang.limits.of(module.name, only_object=False),
             )
             _check_mode(self.toolchain, done)
-            failed = describe_failure(done, output, self.clang.timeout_seconds)
+            failed = describe_failure(done, output, deadline)
             return failed or _read_outputs(done, output, request, folder)
 
     def close(self) -> None:

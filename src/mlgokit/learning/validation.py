@@ -114,7 +114,8 @@ def validate_policies(
     if baselines.problem.by_regalloc_cost:
         gain = float(np.mean([baselines.reward(index, run) for index, run in done]))
     else:
-        gain = 1 - sum(module.after for module in modules) / sum(module.before for module in modules)
+        before = sum(module.before for module in modules)
+        gain = 1 - sum(module.after for module in modules) / before if before else 0.0
     return Validation(gain=gain, modules=modules)
 
 
