@@ -1,4 +1,4 @@
-"""Builds the wheel: the package, and objects of the plugin for each LLVM major that it knows, compiled here.
+"""Builds the wheel: the package, and objects of the plugin for each LLVM major that Debian has, compiled here.
 
 Usage::
 

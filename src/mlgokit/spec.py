@@ -25,6 +25,8 @@ DTYPES: dict[str, np.dtype[Any]] = {
     "uint64_t": np.dtype("=u8"),
 }
 """LLVM's element type names, and the numpy types that have their layout (native endianness)."""
+_DEEPEST = 8
+"""Maximum dimensions of a tensor; LLVM's have one."""
 
 
 class AdviceKind(enum.Enum):
@@ -79,8 +81,12 @@ class TensorSpec:
         if not isinstance(type_, str) or type_ not in DTYPES:
             raise InputError(f"tensor {name!r}: expected one of {', '.join(DTYPES)} as type, found {type_!r}")
         sizes = cast("list[object]", shape) if isinstance(shape, list) else []
-        if not isinstance(shape, list) or not all(type(n) is int and 0 < n < 2**24 for n in sizes):
-            raise InputError(f"tensor {name!r}: expected a list of positive integers as shape, found {shape!r}")
+        is_list = isinstance(shape, list) and len(sizes) <= _DEEPEST
+        if not is_list or not all(type(n) is int and 0 < n < 2**24 for n in sizes):
+            raise InputError(
+                f"tensor {name!r}: expected a list of at most {_DEEPEST} positive integers as shape, found "
+                f"{repr(shape)[:80]}"
+            )
         if type(port) is not int:
             raise InputError(f"tensor {name!r}: expected an integer as port, found {port!r}")
         return TensorSpec(name=name, type=type_, shape=tuple(cast("list[int]", sizes)), port=port)

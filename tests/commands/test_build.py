@@ -70,7 +70,7 @@ def test_a_tuned_plugin_says_what_it_is_for(tmp_path: Path, names: tuple[str, ..
         (
             {"levels": {"-Oz": 1, "-O2": 2}},
             0,
-            ["2 of them without -Oz or -Os, where policies and tuned inlining have no effect"],
+            ["2 of them without -Oz or -Os, where policies and inlining for size have no effect"],
         ),
         ({"links_with_plugin": 1}, 0, ["loaded in 1 link with link-time optimization"]),
         ({"links_without": 1, "plugin_in": "compile"}, 0, ["not loaded in 1 link with link-time optimization, as it"]),

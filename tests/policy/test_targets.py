@@ -34,6 +34,7 @@ def test_a_triple_names_one_architecture(triple: str, name: str):
     [
         ((), "found none; correct it"),
         (("aarch64", "arm64"), "found arm64; LLVM calls it aarch64"),
+        (("riscv",), "found riscv; correct it"),
         (("aarch64-linux-gnu",), "found aarch64-linux-gnu; LLVM calls it aarch64"),
     ],
 )
@@ -48,9 +49,9 @@ def test_an_unknown_architecture_is_refused(targets: tuple[str, ...], sentence: 
 
 def test_a_policy_says_which_modules_it_leaves_alone():
     policies = {name: load_policy(policy_file(f"builtin:{name}")) for name in ("size", "passes", "regalloc")}
+    targets = "aarch64, arm, riscv32, riscv64, thumbv6m and x86_64"
     assert describe_other_targets({"passes": policies["passes"]}, {"mips": 1, "x86_64": 3}) == (
-        "passes is a policy for aarch64, arm, riscv32, riscv64, thumbv6m and x86_64, and leaves 1 of 4 modules, for "
-        "mips, to LLVM.",
+        f"passes is a policy for {targets}, and leaves 1 of 4 modules, for mips, to LLVM.",
     )
     assert describe_other_targets(policies, {"riscv64": 2, "x86_64": 3}) == (
         "regalloc is a policy for x86_64, and leaves 2 of 5 modules, for riscv64, to LLVM.",

@@ -88,6 +88,25 @@ def test_files_are_written_as_the_reference_writes_them_and_read_back_to_the_bit
         np.testing.assert_array_equal(found[name], boundaries)
 
 
+@pytest.mark.parametrize("name", ["../outside", "/outside", "..", "", "a\0b", "a\ud800"])
+def test_a_name_from_a_log_is_never_a_path(name: str, tmp_path: Path):
+    folder = tmp_path / "vocab"
+    with pytest.raises(InputError, match="expected a name that a file in a folder can have"):
+        vocab.write_vocab({"usual": np.array([1.0]), name: np.array([2.0])}, folder)
+    assert not list(tmp_path.rglob("*"))
+
+
+def test_features_of_an_earlier_vocabulary_leave_the_folder(tmp_path: Path):
+    vocab.write_vocab({"old": np.array([1.0]), "kept": np.array([1.0])}, tmp_path)
+    vocab.write_vocab({"kept": np.array([2.0])}, tmp_path)
+    assert {name: row.tolist() for name, row in vocab.read_vocab(tmp_path).items()} == {"kept": [2.0]}
+
+
+def test_infinite_boundaries_make_a_normaliser_that_is_finite():
+    normaliser = vocab.quantile_of({"a": np.array([1.0, np.inf])}, ("a",))
+    assert np.isfinite(normaliser.boundaries).all()
+
+
 def test_the_integers_of_shipped_files_are_read(tmp_path: Path):
     (tmp_path / "edge_count.buckets").write_text("2\n2\n2\n3\n4\n5\n8\n16\n51\n")
 

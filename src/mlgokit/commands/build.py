@@ -198,7 +198,7 @@ def render(found: BuildResult, out: Console) -> None:
         say(out, f"a call of rustc without the plugin, for {name}: {reason}")
     others = sum(count for level, count in found.levels.items() if level not in {"-Os", "-Oz"})
     sentences = {
-        f"{others} of them without -Oz or -Os, where policies and tuned inlining have no effect": others,
+        f"{others} of them without -Oz or -Os, where policies and inlining for size have no effect": others,
         f"loaded in {counted(found.links_with_plugin, 'link')} with link-time optimization": found.links_with_plugin,
         "the plugin is for rustc, which linked no program in this build; cargo skips programs that are up to "
         "date, so run `cargo clean` first": found.plugin_in == "rustc" and not found.programs,

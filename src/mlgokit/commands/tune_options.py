@@ -144,8 +144,8 @@ class Tune:
     none."""
     shipped_policies: Literal["on", "off"] = "on"
     """Pretrained policies of builtin:Oz inside the plugin: they decide where they save more than the search, and in
-    code that changes later; so the result is never larger than with them alone. Not with --objective spill-cost or
-    command, nor with --keep-hot or --artifact replay."""
+    code that changes later; so the result is never larger than with them alone. Not with --objective instructions,
+    spill-cost or command, nor with --keep-hot or --artifact replay."""
     fallback: Literal["heuristic", "policy"] = "heuristic"
     """Source of inlining decisions in modules for which the plugin has none: LLVM's heuristic (builtin:Oz with
     --shipped-policies on), or the policy fitted during the search."""

@@ -5,6 +5,7 @@ take both files are in ``llvm/cmake/modules/TensorFlowCompile.cmake``.
 """
 
 import re
+import shlex
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -107,7 +108,7 @@ def export_release(
         source=str(output / f"{cpp_class}.cpp"),
         object=str(output / f"{cpp_class}.o"),
         size_bytes=len(built),
-        build=f"-C {(output / 'release_mode.cmake').resolve()}" if overridable else "",
+        build=shlex.join(["-C", str((output / "release_mode.cmake").resolve())]) if overridable else "",
         flag=" ".join(["-mllvm", problem.channel_options[0], *_selector_flag(names)]),
     )
 

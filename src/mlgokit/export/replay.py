@@ -105,7 +105,7 @@ def write_replay(folder: Path, lines: Iterable[ReplayLine], *, rust: bool = Fals
     text = "".join(f"{line.text}\n" for line in lines)
     atomic_write(files.lines, text.encode("utf-8", "surrogateescape"))
     options = rustc_options(files.lines) if rust else config_lines(files.lines)
-    atomic_write(files.config, "".join(f"{line}\n" for line in options))
+    atomic_write(files.config, "".join(f"{line}\n" for line in options).encode("utf-8", "surrogateescape"))
     return files
 
 
@@ -117,7 +117,8 @@ def remove_replay(folder: Path, *, rust: bool = False) -> ReplayFiles:
     """
     files = replay_files(folder, rust=rust)
     with writing(folder):
-        for path in (files.lines, files.config):
+        # A configuration without its list would fail each compilation.
+        for path in (files.config, files.lines):
             path.unlink(missing_ok=True)
     return files
 

@@ -156,7 +156,7 @@ def write_metrics(folder: Path, rows: Sequence[Row]) -> None:
     lines.writerow(names)
     lines.writerows(finite_json([row.get(name, math.nan) for name in names]) for row in rows)
     atomic_write(folder / CSV_NAME, text.getvalue())
-    atomic_write(folder / ROWS_NAME, json.dumps(finite_json(rows), allow_nan=False))
+    atomic_write(folder / ROWS_NAME, json.dumps(finite_json(rows), allow_nan=False), durable=True)
 
 
 def read_metrics(folder: Path) -> list[Row]:

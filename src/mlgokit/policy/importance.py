@@ -15,7 +15,7 @@ import numpy.typing as npt
 from mlgokit.errors import UsageError
 from mlgokit.pages.model import Bar, Bars, Page, Part, Table, number_columns, text_columns
 from mlgokit.policy.network import Doubles, OutputKind, Policy
-from mlgokit.policy.normaliser import typical_values
+from mlgokit.policy.normaliser import signed_log, typical_values
 from mlgokit.spec import AdviceKind
 
 _CHUNK = 4096
@@ -113,7 +113,7 @@ def measure_importance(
     contributions, rows = shapley_values(policy, questions, rng, orders=orders, explained=explained)
     direction = np.zeros(len(policy.features))
     if questions.mask is None:
-        values = questions.values[rows].astype(np.float64)
+        values = signed_log(questions.values[rows])
         moving = (values.std(axis=0) > 0) & (contributions.std(axis=0) > 0)
         for index in np.flatnonzero(moving).tolist():
             direction[index] = np.corrcoef(values[:, index], contributions[:, index])[0, 1]

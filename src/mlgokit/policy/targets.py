@@ -10,6 +10,15 @@ from mlgokit.policy.network import OutputKind, Policy
 from mlgokit.policy.store import join_parts
 from mlgokit.problems import PROBLEMS
 
+ARCHITECTURES = frozenset({
+    "aarch64", "aarch64_32", "aarch64_be", "amdgcn", "arc", "arm", "armeb", "avr", "bpfeb", "bpfel", "csky",
+    "hexagon", "i386", "lanai", "loongarch32", "loongarch64", "m68k", "mips", "mips64", "mips64el", "mipsel",
+    "msp430", "nvptx", "nvptx64", "powerpc", "powerpc64", "powerpc64le", "powerpcle", "r600", "riscv32", "riscv64",
+    "s390x", "sparc", "sparcel", "sparcv9", "spirv", "spirv32", "spirv64", "thumbeb", "thumbv6m", "ve", "wasm32",
+    "wasm64", "x86_64", "xcore", "xtensa",
+})  # fmt: skip
+"""Names of architectures that a policy may be for: those of `Triple::getArchTypeName`, and ``thumbv6m``."""
+
 
 def restrict_to_targets(policy: Policy, modules: Iterable[Module]) -> Policy:
     """Set a policy's targets to the architectures of ``modules``; unchanged if no command line names one.
@@ -41,7 +50,7 @@ def check_targets(targets: Sequence[str]) -> None:
     """
     if twice := [name for name, count in Counter(targets).items() if count > 1]:
         raise UsageError(f"--targets: expected each architecture once, found {twice[0]} twice; leave one out")
-    wrong = next((name for name in targets if architecture_of(name) != name or not name.isidentifier()), None)
+    wrong = next((name for name in targets if name not in ARCHITECTURES), None)
     if wrong is not None or not targets:
         known = f"; LLVM calls it {known}" if wrong and (known := architecture_of(wrong)) not in ("", wrong) else ""
         raise UsageError(

@@ -6,6 +6,7 @@ quantile's shortest decimal that reads back as the same double, one per line. It
 """
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,11 +17,12 @@ import numpy.typing as npt
 
 from mlgokit.errors import InputError, UsageError
 from mlgokit.files import atomic_write
-from mlgokit.policy.normaliser import Inputs, Quantile
+from mlgokit.policy.normaliser import LARGEST, Inputs, Quantile
 
 SUFFIX = ".buckets"
 DEFAULT_BUCKETS = 1000
 _EPSILON = 1e-8
+_FILE_NAME = re.compile(r"[^/\0\n\ud800-\udfff.][^/\0\n\ud800-\udfff]{0,99}")
 
 Boundaries = npt.NDArray[np.float64]
 Columns = Mapping[str, npt.NDArray[Any]]
@@ -28,10 +30,23 @@ Columns = Mapping[str, npt.NDArray[Any]]
 
 
 def write_vocab(vocab: Mapping[str, Boundaries], folder: Path) -> None:
-    """Write ``<feature>.buckets`` for each feature, each file atomically."""
+    """Write ``<feature>.buckets`` for each feature, each file atomically, and remove those of other features.
+
+    Raises:
+        InputError: a feature's name is no name of a file; names may come from a log that a stranger made.
+    """
+    for name in vocab:
+        if not _FILE_NAME.fullmatch(name):
+            raise InputError(
+                f"feature {name[:80]!r}: expected a name that a file in a folder can have, found another; look at "
+                "where the logs come from"
+            )
     folder.mkdir(parents=True, exist_ok=True)
     for name, boundaries in vocab.items():
         atomic_write(folder / f"{name}{SUFFIX}", buckets_text(boundaries))
+    for path in folder.glob(f"*{SUFFIX}"):
+        if path.name.removesuffix(SUFFIX) not in vocab:
+            path.unlink()
 
 
 def buckets_text(boundaries: Boundaries) -> str:
@@ -193,7 +208,8 @@ def quantile_of(vocab: Mapping[str, Boundaries], features: tuple[str, ...]) -> Q
         )
     lengths = tuple(len(vocab[name]) for name in features)
     longest = max(lengths, default=0)
-    rows = [np.pad(vocab[name], (0, longest - len(vocab[name])), mode="edge") for name in features]
+    bounded = [np.clip(vocab[name], -LARGEST, LARGEST) for name in features]
+    rows = [np.pad(row, (0, longest - len(row)), mode="edge") for row in bounded]
     return Quantile(boundaries=np.stack(rows).astype(np.float32), lengths=lengths if len(set(lengths)) > 1 else None)
 
 

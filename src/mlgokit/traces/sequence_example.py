@@ -71,7 +71,7 @@ def encode_sequence(columns: Mapping[str, NDArray[Any]], *, labels: Mapping[str,
     """
     message = _Message()
     for name, text in sorted((labels or {}).items()):
-        feature = _Feature(bytes={"value": [text.encode()]})
+        feature = _Feature(bytes={"value": [text.encode("utf-8", "backslashreplace")]})
         message.context.entry.add(key=name.encode(), value=feature.SerializeToString())
     message.feature_lists.SetInParent()
     count = len(next(iter(columns.values()))) if columns else 0

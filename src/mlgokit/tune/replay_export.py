@@ -109,6 +109,7 @@ def export_replay(asked: ReplayRequest, *, report: Report) -> ReplayResult:
 
 def _export(asked: ReplayRequest, report: Report) -> ReplayResult:
     """Make the list of :func:`export_replay`; the output folder is locked."""
+    replay_files(asked.output, rust=asked.cargo is not None)
     inside = list_tables(asked.plugin)
     if "decisions" not in inside:
         raise UsageError(
@@ -250,7 +251,6 @@ def _export_cargo(asked: ReplayRequest, cargo: CargoRequest, *, objective: Objec
     rustc loads nothing here: it takes LLVM's replay by ``-Cllvm-args``.
     """
     plugin, compiler = asked.plugin, asked.compiler
-    replay_files(asked.output, rust=True)
     with tempfile.TemporaryDirectory(prefix="mlgokit-replay-") as scratch:
         plain, lined = (
             open_cargo(dataclasses.replace(cargo, scratch=Path(scratch) / name), settings=settings, report=report)

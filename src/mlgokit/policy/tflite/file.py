@@ -21,7 +21,7 @@ MOST_ELEMENTS = 1 << 20
 DEEPEST_SHAPE = 8
 _SCHEMA_VERSION = 3
 _IDENTIFIER = b"TFL3"
-_SIGNATURE = b"action"
+_SIGNATURE = "action"
 """Signature of the subgraph that decides. Without signatures the first subgraph decides, which LLVM always takes."""
 
 DTYPES = {
@@ -176,7 +176,7 @@ def _read(schema: Any, data: bytes) -> Graph:
         code = model.OperatorCodes(index)
         # Numbers from 127 on have a field of their own, which older converters leave at 0.
         number = max(code.DeprecatedBuiltinCode(), code.BuiltinCode())
-        text = (code.CustomCode() or b"").decode("ascii", "replace")
+        text = _text(code.CustomCode(), budget)
         kinds.append(
             f"CUSTOM {text[:40]!r}"
             if number == schema.BuiltinOperator.CUSTOM
@@ -202,6 +202,12 @@ def _read(schema: Any, data: bytes) -> Graph:
     )
 
 
+def _text(encoded: bytes | None, budget: _Budget) -> str:
+    """Decode a string of the file, which others may refer to, too."""
+    budget.spend(len(encoded or b""))
+    return (encoded or b"").decode("utf-8", "replace")
+
+
 def _find_deciding_subgraph(model: Any, budget: _Budget) -> int:
     """Find the number of the subgraph that decides, by its signature.
 
@@ -211,7 +217,7 @@ def _find_deciding_subgraph(model: Any, budget: _Budget) -> int:
     chosen = 0
     for index in range(budget.spend(model.SignatureDefsLength())):
         signature = model.SignatureDefs(index)
-        if signature.SignatureKey() == _SIGNATURE:
+        if _text(signature.SignatureKey(), budget) == _SIGNATURE:
             chosen = signature.SubgraphIndex()
             break
     if chosen >= subgraphs:
@@ -222,8 +228,7 @@ def _find_deciding_subgraph(model: Any, budget: _Budget) -> int:
 def _read_tensor(schema: Any, model: Any, buffers: int, tensor: Any, budget: _Budget) -> Tensor:
     """Read a tensor, and its value if it is a constant."""
     shape = tuple(int(size) for size in _list(tensor, "Shape", budget))
-    name = (tensor.Name() or b"").decode("utf-8", "replace")
-    budget.spend(len(name))
+    name = _text(tensor.Name(), budget)
     known = [kind for kind in DTYPES if getattr(schema.TensorType, kind) == tensor.Type()]
     if not known:
         raise ValueError(f"tensor {name[:80]!r}: expected a type of {', '.join(DTYPES)}, found number {tensor.Type()}")

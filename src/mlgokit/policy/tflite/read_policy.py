@@ -10,7 +10,7 @@ from mlgokit.policy.network import Layer, OutputKind, Policy
 from mlgokit.policy.normaliser import BELOW_LARGEST, Quantile
 from mlgokit.policy.store import MOST_FEATURES
 from mlgokit.policy.tflite.cells import BOOLEAN, Cell
-from mlgokit.policy.tflite.evaluate import UNIFORM_DRAWS
+from mlgokit.policy.tflite.evaluate import UNIFORM_DRAWS, check_size
 from mlgokit.policy.tflite.graph import Array, Graph
 from mlgokit.policy.tflite.network import PREFIX, Dense, Stack, find_network, rows_agree
 from mlgokit.policy.tflite.rows import Expansion, expand
@@ -173,6 +173,7 @@ def _merge(layers: Sequence[Dense]) -> list[Dense]:
         weight, bias = layer.weight.astype(np.float64), layer.bias.astype(np.float64)
         if merged and not merged[-1].relu:
             before = merged.pop()
+            check_size((len(before.weight), weight.shape[1]))
             weight, bias = before.weight @ weight, before.bias @ weight + bias
         merged.append(Dense(weight=weight, bias=bias, relu=layer.relu))
     return merged
