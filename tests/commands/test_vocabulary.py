@@ -1,6 +1,7 @@
 """`mlgokit vocab` and `mlgokit importance` on logs that were not made by a compiler."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,9 +9,9 @@ import pytest
 
 from mlgokit.commands import importance, vocab
 from mlgokit.errors import InputError, UsageError
-from mlgokit.policy.network import Layer, OutputKind, Policy
+from mlgokit.policy.network import Gate, Layer, OutputKind, Policy
 from mlgokit.policy.normaliser import SignedLog
-from mlgokit.policy.store import save_policy
+from mlgokit.policy.store import join_parts, save_policy
 from mlgokit.policy.vocab import quantile_of, read_vocab
 from mlgokit.spec import TensorSpec
 from mlgokit.traces import ContextSpan, Header, Log, write_log
@@ -119,6 +120,31 @@ def test_importance_is_written_with_a_picture(traces: Path, tmp_path: Path):
     assert found["features"]["caller_users"] == {"shapley": 0.0, "changed": 0.0, "direction": 0.0}
     assert found["features"]["callee_users"]["direction"] > 0.5
     assert "callee_users" in (tmp_path / "out.html").read_text()
+
+
+def test_what_the_gate_leaves_to_llvm_is_not_explained(values: np.ndarray, tmp_path: Path):
+    write_log(tmp_path / "a.log", log_of((values + 1) * (np.arange(len(values))[:, None] % 2)))
+    gate = Gate(feature="callee_users", margins=(np.inf, 0))
+    layer = Layer(np.ones((1, 2, 1), np.float32), np.zeros((1, 1), np.float32))
+    usual = policy_for(("caller_users", "callee_users"))
+    save_policy(replace(usual, gate=gate, layers=(layer,), output=OutputKind.EFFECT_BYTES), tmp_path / "x.policy")
+    config = importance.Importance(
+        policy=tmp_path / "x.policy", traces=tmp_path, output=tmp_path / "out.json", observations=10**6, explained=2
+    )
+    importance.run(config)
+    assert json.loads((tmp_path / "out.json").read_text())["observations"] == len(values) // 2
+
+
+def test_of_a_policy_with_parts_the_one_that_is_named_is_explained(traces: Path, tmp_path: Path):
+    first = replace(policy_for(("caller_users", "callee_users")), targets=("x86_64",))
+    save_policy(join_parts([first, replace(policy_for(("caller_users",)), targets=("arm",))]), tmp_path / "x.policy")
+    config = importance.Importance(
+        policy=tmp_path / "x.policy", traces=traces, output=tmp_path / "out.json", observations=100, explained=20
+    )
+    for target in (None, "mips"):
+        with pytest.raises(UsageError, match="--target: expected one of arm, x86_64"):
+            importance.run(replace(config, target=target))
+    assert importance.run(replace(config, target="arm"))["most important"] == ["caller_users"]
 
 
 def test_observations_are_drawn_from_all_logs_alike(tmp_path: Path):

@@ -39,6 +39,8 @@ class Importance:
 
     policy: Annotated[Path, tyro.conf.Positional]
     """Policy file, or builtin:size, which comes with mlgokit."""
+    target: str | None = None
+    """Architecture of the traces, such as riscv32, if the policy has parts for several."""
     traces: Path = Path("quickstart/trace")
     """Folder that `mlgokit trace` made for the policy's problem."""
     output: Path = Path("importance.json")
@@ -100,6 +102,19 @@ def run(config: Importance, *, report: Report = say_nothing) -> dict[str, Any]:
     }
 
 
+def _part_for(policy: Policy, target: str | None) -> Policy:
+    """The part of a policy that decides for an architecture, the whole policy if it has no parts.
+
+    Raises:
+        UsageError: the policy has no part for it, or several and none is asked for.
+    """
+    part = policy.for_architecture(target or "")
+    if part is None or (policy.others and target is None):
+        known = ", ".join(sorted(policy.all_targets))
+        raise UsageError(f"--target: expected one of {known}, found {target or 'none'}; the policy has a part for each")
+    return part
+
+
 def importance_of(policy: Policy, config: Importance, *, report: Report = say_nothing) -> Measured:
     """Measure the importance of a policy's features on observations of traces.
 
@@ -117,6 +132,7 @@ def importance_of(policy: Policy, config: Importance, *, report: Report = say_no
         raise UsageError(
             f"policy {config.policy}: expected a policy for {known}, found {policy.problem!r}; name another"
         )
+    policy = _part_for(policy, config.target)
     check_explained(policy)
     rng = np.random.default_rng(config.seed)
     parts: list[Questions] = []
@@ -127,7 +143,8 @@ def importance_of(policy: Policy, config: Importance, *, report: Report = say_no
                 continue
             values = feature_rows(problem, log, policy.features)
             mask = None if problem.mask is None else log.columns[problem.mask].reshape(len(values), -1) != 0
-            keep = np.ones(len(values), bool) if mask is None else mask.any(axis=1)
+            # Where its gate is closed, nothing of the policy decides.
+            keep = policy.gate_opens(values) if mask is None else mask.any(axis=1)
             if share < 1:
                 keep &= rng.random(len(values)) < share
             parts.append(Questions(values=values[keep], mask=None if mask is None else mask[keep]))
@@ -135,10 +152,10 @@ def importance_of(policy: Policy, config: Importance, *, report: Report = say_no
                 # Of later logs the same share is kept, so that no log counts more than another.
                 drawn = 25 * config.observations
                 parts, share = [draw_questions(parts, drawn, rng)], share * drawn / count
-    if not parts:
+    if not parts or not any(map(len, parts)):
         raise UsageError(
-            f"traces {config.traces}: expected observations of {problem.name}, found none; run `mlgokit trace` for "
-            "this problem"
+            f"traces {config.traces}: expected observations of {problem.name} that the policy decides, found none; run "
+            "`mlgokit trace` for this problem"
         )
     questions = draw_questions(parts, config.observations, rng)
     return measure_importance(policy, questions, rng, orders=config.orders, explained=config.explained)

@@ -169,14 +169,10 @@ def explain_module(
         if not done.ok:
             return dataclasses.replace(found, failure=f"{build}: {done.status.value}: {done.reason}")
     judged = rest[0] if rest else whole
-    found = _fill_explanation(found, plain, judged, policy if _decides(policy, module) else None, names)
+    part = None if policy is None else policy.for_architecture(module.architecture)
+    found = _fill_explanation(found, plain, judged, part, names)
     after = whole.measured.llvm_size_text
     return dataclasses.replace(found, after=after, allocation=after - found.after)
-
-
-def _decides(policy: Policy | None, module: Module) -> bool:
-    """Whether there is a policy, and it is for the module's architecture."""
-    return policy is not None and policy.for_architecture(module.architecture) is not None
 
 
 def _drop_allocations(use: PluginUse) -> PluginUse:
