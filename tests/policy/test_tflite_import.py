@@ -183,6 +183,41 @@ def test_what_a_policy_cannot_have_is_said(model: Graph, message: str):
         read_policy(model, "model")
 
 
+@pytest.mark.parametrize(
+    ("kind", "options", "again", "message"),
+    [
+        ("ADD", {"FusedActivationFunction": 3}, False, "fused activation 3, which is neither none"),
+        ("SOFTMAX", {"Beta": 1.0}, True, "an operator after a dense layer that cannot be merged"),
+    ],
+)
+def test_an_operator_that_changes_the_answer_is_not_left_out(
+    kind: str, options: dict[str, Any], again: bool, message: str
+):
+    builder = GraphBuilder()
+    value = builder.input("action_callee_users:0", INT64, (1,))
+    rank = builder.add("BUCKETIZE", [value], (1,), INT32, Boundaries=np.array([1, 2], FLOAT))
+    dense = builder.dense(builder.reshape(builder.cast(rank, FLOAT), (1, 1)), np.ones((1, 2)), np.zeros(2))
+    logits = builder.add(kind, [dense, builder.floats(1.0)] if kind == "ADD" else [dense], (1, 2), **options)
+    if again:
+        logits = builder.dense(logits, np.ones((2, 2)), np.zeros(2))
+    model = builder.finish([builder.add("ARG_MAX", [logits, builder.integers(-1)], (1,), INT64, OutputType=4)])
+    with pytest.raises(InputError, match=message):
+        read_policy(model, "model")
+
+
+def test_layers_whose_product_would_fill_memory_are_refused():
+    builder = GraphBuilder()
+    value = builder.input("action_callee_users:0", INT64, (1,))
+    rank = builder.cast(builder.add("BUCKETIZE", [value], (1,), INT32, Boundaries=np.array([1, 2], FLOAT)), FLOAT)
+    tiled = builder.add("TILE", [builder.reshape(rank, (1, 1)), builder.integers(1, 2048)], (1, 2048), FLOAT)
+    narrow = builder.dense(tiled, np.ones((2048, 1)), np.zeros(1))
+    wide = builder.dense(narrow, np.ones((1, 2**18)), np.zeros(2**18))
+    logits = builder.dense(wide, np.ones((2**18, 2)), np.zeros(2))
+    model = builder.finish([builder.add("ARG_MAX", [logits, builder.integers(-1)], (1,), INT64, OutputType=4)])
+    with pytest.raises(InputError, match="expected at most 1048576 weights between two activations, found 536870912"):
+        read_policy(model, "model")
+
+
 def test_a_feature_of_0_and_1_may_be_read_as_it_is(rng: np.random.Generator):
     model = one_feature("is_callee_avail_external", ranked=False)
 

@@ -53,12 +53,14 @@ class Stack:
         layers: dense layers, the same for each row.
         shape: shape of the output tensor, with R * O elements.
         mask: name of the feature that says which columns may be chosen; empty if there is no mask.
+        is_last: whether operators came that keep the order of the last layer's outputs, but not their values.
     """
 
     cells: Array
     layers: tuple[Dense, ...]
     shape: tuple[int, ...]
     mask: str = ""
+    is_last: bool = False
 
 
 Value = Array | Stack
@@ -158,12 +160,18 @@ def _layer(operator: Operator, inputs: Sequence[Array]) -> Dense:
     if any(is_cells(value) for value in inputs[1:]):
         raise ValueError("a dense layer whose weights depend on features")
     weight, bias = read_dense_weights(operator, inputs)
+    relu = _has_relu(operator)
+    if not (np.isfinite(weight).all() and np.isfinite(bias).all()):
+        raise ValueError("a dense layer whose weights are not finite")
+    return Dense(weight=weight, bias=bias, relu=relu)
+
+
+def _has_relu(operator: Operator) -> bool:
+    """Read the activation that an operator ends with, which must be RELU or none."""
     activation = operator.options.get("FusedActivationFunction", 0)
     if activation not in {0, 1}:
         raise ValueError(f"fused activation {activation}, which is neither none (0) nor RELU (1)")
-    if not (np.isfinite(weight).all() and np.isfinite(bias).all()):
-        raise ValueError("a dense layer whose weights are not finite")
-    return Dense(weight=weight, bias=bias, relu=activation == 1)
+    return activation == 1
 
 
 def _on_stack(operator: Operator, inputs: Sequence[Value]) -> Stack:
@@ -174,23 +182,23 @@ def _on_stack(operator: Operator, inputs: Sequence[Value]) -> Stack:
     others = [value for value in inputs[1:] if not isinstance(value, Stack)]
     if not isinstance(stack, Stack) or len(others) != len(inputs) - 1 or any(is_cells(value) for value in others):
         raise ValueError("an operator that combines the dense network with another network or with features")
-    width = len(stack.layers[-1].bias)
+    width, is_last = len(stack.layers[-1].bias), stack.is_last or bool(stack.mask)
     match operator.kind:
         case "RESHAPE" | "SQUEEZE" | "EXPAND_DIMS":
             moved = SHAPES[operator.kind](operator, [np.empty(stack.shape, np.bool_), *others])
             return replace(stack, shape=moved.shape)
         case "SOFTMAX" | "CAST":
-            return stack
-        case "RELU" if not stack.mask:
+            return replace(stack, is_last=True)
+        case "RELU" if not is_last:
             return replace(stack, layers=(*stack.layers[:-1], replace(stack.layers[-1], relu=True)))
-        case "ADD" | "MUL" | "SUB" if not stack.mask and not stack.layers[-1].relu:
+        case "ADD" | "MUL" | "SUB" if not is_last and not stack.layers[-1].relu:
             last = stack.layers[-1]
             number = np.broadcast_to(others[0].ravel(), (width,)) if others[0].size == 1 else others[0].reshape(width)
             bias = BINARY[operator.kind](last.bias, number)
             weight = last.weight * number if operator.kind == "MUL" else last.weight
-            relu = operator.options.get("FusedActivationFunction", 0) == 1
-            return replace(stack, layers=(*stack.layers[:-1], Dense(weight=weight, bias=bias, relu=relu)))
-        case "FULLY_CONNECTED" if not stack.mask:
+            layer = Dense(weight=weight, bias=bias, relu=_has_relu(operator))
+            return replace(stack, layers=(*stack.layers[:-1], layer))
+        case "FULLY_CONNECTED" if not is_last:
             layer = _layer(operator, [np.empty((0, width)), *others])
             if len(layer.weight) != width:
                 raise ValueError(f"a dense layer with {len(layer.weight)} inputs after one with {width} outputs")

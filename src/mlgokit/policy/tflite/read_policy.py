@@ -10,7 +10,8 @@ from mlgokit.policy.network import Layer, OutputKind, Policy
 from mlgokit.policy.normaliser import BELOW_LARGEST, Quantile
 from mlgokit.policy.store import MOST_FEATURES
 from mlgokit.policy.tflite.cells import BOOLEAN, Cell
-from mlgokit.policy.tflite.evaluate import UNIFORM_DRAWS, check_size
+from mlgokit.policy.tflite.evaluate import UNIFORM_DRAWS
+from mlgokit.policy.tflite.file import MOST_ELEMENTS
 from mlgokit.policy.tflite.graph import Array, Graph
 from mlgokit.policy.tflite.network import PREFIX, Dense, Stack, find_network, rows_agree
 from mlgokit.policy.tflite.rows import Expansion, expand
@@ -77,7 +78,7 @@ def _read(graph: Graph, origin: str) -> ReadPolicy:
         cells = rows_agree(stack.cells, {feature.name for feature in problem.features if feature.per_column})
     except ValueError as error:
         raise _misfit(origin, "the first dense layer to treat all columns alike", str(error)) from error
-    layers = _merge(stack.layers)
+    layers = _merge(stack.layers, origin)
     if layers[-1].relu:
         raise _misfit(origin, "no activation after the last dense layer", "RELU")
     by_feature: dict[str, list[int]] = {}
@@ -166,14 +167,16 @@ def _misfit(origin: str, expected: str, found: str) -> InputError:
     )
 
 
-def _merge(layers: Sequence[Dense]) -> list[Dense]:
+def _merge(layers: Sequence[Dense], origin: str) -> list[Dense]:
     """Multiply successive layers into one where there is no activation between them."""
     merged: list[Dense] = []
     for layer in layers:
         weight, bias = layer.weight.astype(np.float64), layer.bias.astype(np.float64)
         if merged and not merged[-1].relu:
             before = merged.pop()
-            check_size((len(before.weight), weight.shape[1]))
+            size = len(before.weight) * weight.shape[1]
+            if size > MOST_ELEMENTS:
+                raise _misfit(origin, f"at most {MOST_ELEMENTS} weights between two activations", str(size))
             weight, bias = before.weight @ weight, before.bias @ weight + bias
         merged.append(Dense(weight=weight, bias=bias, relu=layer.relu))
     return merged
