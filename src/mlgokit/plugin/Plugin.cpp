@@ -12,6 +12,7 @@
 #include "passes/ExecutedList.h"
 #include "passes/Gate.h"
 #include "passes/OptimizerGate.h"
+#include "regalloc/Channel.h"
 #include "regalloc/RegAlloc.h"
 #include "reuse/KnownDecisions.h"
 #include "reuse/KnownFunctions.h"
@@ -96,6 +97,8 @@ InlineAdvisor *advisorFactory(Module &M, FunctionAnalysisManager &FAM, InlinePar
   const bool Ours = Manager && (ByName || Context.Pass == InlinePass::CGSCCInliner) && hasDefinition(M);
   if (!Ours)
     return Llvms().release();
+  if (Error Both = mlgokit::refuseOptions({"enable-ml-inliner", "cgscc-inline-replay"}, "the plugin"))
+    return Fail(std::move(Both));
   mlgokit::serveRequests(M, AtLink);
   mlgokit::enterInliner(M);
   Expected<mlgokit::Settings> Settings = mlgokit::readSettings();

@@ -229,8 +229,8 @@ bool PolicyAdvisor::isReachable(const CallBase &Call) {
 }
 
 /// LLVM's answer, which looks up dozens of attributes by name. That inlining is neither demanded nor forbidden, it says
-/// by attributes alone, if the callee is final, nothing is passed by value, and both functions are for the same
-/// processor.
+/// by attributes alone, if the callee is final, nothing is passed by value, both functions are for the same processor,
+/// and neither has a mode of it, such as streaming: then AArch64 looks into the callee.
 InlineAdvisor::MandatoryInliningKind PolicyAdvisor::kindOf(CallBase &Call, OptimizationRemarkEmitter &ORE) {
   const Function &Caller = *Call.getCaller(), &Callee = *Call.getCalledFunction();
   const AttributeSet OfCaller = Caller.getAttributes().getFnAttrs(), OfCallee = Callee.getAttributes().getFnAttrs();
@@ -241,7 +241,11 @@ InlineAdvisor::MandatoryInliningKind PolicyAdvisor::kindOf(CallBase &Call, Optim
     return MandatoryInliningKind::NotMandatory;
   const MandatoryInliningKind Kind = getMandatoryKind(Call, FAM, ORE);
   auto IsSame = [&](StringRef Name) { return OfCaller.getAttribute(Name) == OfCallee.getAttribute(Name); };
-  if (ByAttributes && Kind == MandatoryInliningKind::NotMandatory && IsSame("target-cpu") && IsSame("target-features"))
+  auto HasMode = [](AttributeSet Of) {
+    return any_of(Of, [](Attribute A) { return A.isStringAttribute() && A.getKindAsString().starts_with("aarch64_"); });
+  };
+  if (ByAttributes && Kind == MandatoryInliningKind::NotMandatory && IsSame("target-cpu") &&
+      IsSame("target-features") && !HasMode(OfCaller) && !HasMode(OfCallee))
     Optional.insert(Key);
   return Kind;
 }

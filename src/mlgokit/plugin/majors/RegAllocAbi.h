@@ -45,7 +45,8 @@ private:
 __attribute__((weak)) RegAllocScore calculateRegAllocScore(const MachineFunction &MF,
                                                            const MachineBlockFrequencyInfo &Frequencies);
 
-/// The registers that a live range may get, hints first. Its size is not needed: the allocator hands out references.
+/// The registers that a live range may get, hints first. That of the class is not needed: the allocator hands out
+/// references.
 class AllocationOrder {
 public:
   AllocationOrder() = delete;
@@ -53,6 +54,8 @@ public:
   std::optional<size_t> positionOf(MCRegister Register) const;
   /// The register at a position.
   MCRegister at(size_t Position) const;
+  /// How many there are, hints counted.
+  size_t size() const;
 
 private:
   template <typename Callable> void forEach(Callable Visit) const {
@@ -78,6 +81,15 @@ inline std::optional<size_t> AllocationOrder::positionOf(MCRegister Register) co
     return !Found;
   });
   return Found ? std::optional<size_t>(Position) : std::nullopt;
+}
+
+inline size_t AllocationOrder::size() const {
+  size_t Size = 0;
+  forEach([&](MCRegister) {
+    ++Size;
+    return true;
+  });
+  return Size;
 }
 
 inline MCRegister AllocationOrder::at(size_t Position) const {

@@ -269,7 +269,7 @@ private:
   std::shared_ptr<PassPolicy> Advisor; // none if nobody hears what the optimizer asks
   StringMap<Decided> Functions;
   StringMapEntry<Decided> *Last = nullptr; // that was asked about
-  DenseSet<uint32_t> LeftOut;              // passes, in some function
+  DenseSet<uint64_t> LeftOut;              // passes, in some function; of 64 bits, as two numbers of a set are its own
   StringSet<> InCircles;                   // functions by their calls
   std::optional<FunctionOptions> Options;  // none if no function has some
   unsigned Unchanged = 0;                  // functions that are to lose an attribute or a pass of the code generator

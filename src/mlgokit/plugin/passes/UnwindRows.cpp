@@ -42,8 +42,11 @@ bool callsAny(const Function &F, function_ref<bool(const CallBase &)> IsIt) {
 
 /// Inline assembly may name the frame pointer, and other calling conventions may pass a value in it.
 bool mayUseRbp(const Function &F) {
-  return (F.getCallingConv() != CallingConv::C && F.getCallingConv() != CallingConv::Fast) ||
-         F.hasFnAttribute(Attribute::Naked) || callsAny(F, [](const CallBase &Call) { return Call.isInlineAsm(); });
+  auto IsOther = [](CallingConv::ID Convention) {
+    return Convention != CallingConv::C && Convention != CallingConv::Fast;
+  };
+  return IsOther(F.getCallingConv()) || F.hasFnAttribute(Attribute::Naked) ||
+         callsAny(F, [&](const CallBase &Call) { return Call.isInlineAsm() || IsOther(Call.getCallingConv()); });
 }
 
 /// Where programs executed up to 3 % more: each call executes few of many cases, but sets up the frame; and loops

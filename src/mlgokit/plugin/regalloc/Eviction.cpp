@@ -59,6 +59,8 @@ private:
       if (!Q.Wanted && !P->ByRule)
         return Q.askHeuristic();
     }
+    if (Order.size() > M.registers())
+      return Q.askHeuristic();
     M.Now = &Q;
     const MCRegister Found = Ml->tryFindEvictionCandidate(Range, Order, CostLimit, Fixed);
     M.Now = nullptr;

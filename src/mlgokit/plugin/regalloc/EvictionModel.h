@@ -48,6 +48,9 @@ public:
 
   /// Whether the heuristic answers what LLVM's advisor does not ask the model.
   bool followsHeuristic() const { return R == EvictionRule::Default || asksHeuristic(); }
+  /// How many registers LLVM's advisor has columns for. It does not check that there are no more, as there are on
+  /// PowerPC.
+  size_t registers() const { return Columns - 1; }
   void enter(llvm::StringRef Name);
   /// Takes what LLVM says of the allocation of \p Function into the log.
   void finish(llvm::StringRef Function, llvm::function_ref<float()> Score) { Log.finish(Function, Score); }

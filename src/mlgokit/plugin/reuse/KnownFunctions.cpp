@@ -250,6 +250,7 @@ void enterCodeGeneration(Module &M) {
 }
 
 void registerKnownFunctions(PassBuilder &Builder) {
+  Current = nullptr;
   PassInstrumentationCallbacks *Callbacks = Builder.getPassInstrumentationCallbacks();
   // A resident compiler learns only with a request whether it is wanted.
   if (!Callbacks || !(std::getenv("MLGOKIT_FUNCTIONS") || std::getenv("MLGOKIT_RESIDENT")))

@@ -41,6 +41,10 @@ public:
           return true;
       }
     }
+    // The context asked whether remarks are wanted, and was told that all are.
+    if (DiagnosticInfoOptimizationBase::classof(&Said) &&
+        !static_cast<const DiagnosticInfoOptimizationBase &>(Said).isEnabled())
+      return true;
     return Before->handleDiagnostics(Said);
   }
 

@@ -44,15 +44,15 @@ inline llvm::Expected<Tensor> TensorFile::read(llvm::StringRef Name) {
   const llvm::json::Array *Offsets = Entry->getArray("data_offsets");
   if (Entry->getString("dtype") != "F32" || !Shape || !Offsets || Offsets->size() != 2)
     return failure(Origin, "tensor '" + Name + "': expected dtype F32 with shape and data_offsets");
-  constexpr size_t MostElements = size_t(1) << 26;
+  constexpr int64_t MostElements = int64_t(1) << 26;
   Tensor Result;
-  size_t Elements = 1;
+  uint64_t Elements = 1;
   for (const llvm::json::Value &Dimension : *Shape) {
     std::optional<int64_t> Size = Dimension.getAsInteger();
-    if (!Size || *Size <= 0 || size_t(*Size) > MostElements || Elements * size_t(*Size) > MostElements)
+    if (!Size || *Size <= 0 || *Size > MostElements || Elements * uint64_t(*Size) > MostElements)
       return failure(Origin, "tensor '" + Name + "': impossible shape");
     Result.Shape.push_back(size_t(*Size));
-    Elements *= size_t(*Size);
+    Elements *= uint64_t(*Size);
   }
   std::optional<int64_t> Begin = (*Offsets)[0].getAsInteger(), End = (*Offsets)[1].getAsInteger();
   if (!Begin || !End || *Begin < 0 || *End < *Begin || size_t(*End) > Data.size() ||

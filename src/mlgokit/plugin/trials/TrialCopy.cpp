@@ -110,8 +110,12 @@ class Listener final : public DiagnosticHandler {
 
 /// A copy has the compiler's files open, and would write to them or remove them.
 void leaveFilesAlone() {
-  for (int Signal : {SIGSEGV, SIGABRT, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGTERM, SIGINT, SIGHUP, SIGPIPE, SIGPROF})
+  for (int Signal :
+       {SIGSEGV, SIGABRT, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGTERM, SIGINT, SIGHUP, SIGPIPE, SIGPROF, SIGALRM})
     signal(Signal, SIG_DFL);
+  sigset_t None;
+  sigemptyset(&None);
+  sigprocmask(SIG_SETMASK, &None, nullptr);
   remove_fatal_error_handler();
   install_fatal_error_handler([](void *, const char *, bool) { _exit(1); });
   const int Nowhere = open("/dev/null", O_RDWR | O_CLOEXEC);

@@ -10,6 +10,7 @@
 ; RUN: diff %t.logged %t.ll
 ; RUN: FileCheck %s --check-prefix=STOPS < %t.ll
 ; RUN: opt -load-pass-plugin=%plugin -passes='default<%Oz>' -ml-inliner-skip-policy=if-caller-not-cold -mlgokit-policy=%t.policy -S %s | FileCheck %s --check-prefix=SKIPS
+; RUN[aarch64]: opt -load-pass-plugin=%plugin -passes='inliner-ml-advisor-release' -mlgokit-policy=:always -S %S/../Inputs/streaming.ll | FileCheck %s --check-prefix=STREAMING
 
 ; CHECK-LABEL: define {{.*}}@caller
 ; CHECK-NOT: @part
@@ -18,6 +19,9 @@
 ; CHECK-NOT: @part
 ; STOPS-LABEL: define {{.*}}@caller
 ; STOPS: call {{.*}}@part
+; STREAMING-LABEL: define {{.*}}@caller
+; STREAMING-NOT: @plain
+; STREAMING: call void @neon
 ; SKIPS-LABEL: define {{.*}}@caller
 ; SKIPS: call {{.*}}@part
 target triple = "x86_64-pc-linux-gnu"

@@ -12,6 +12,9 @@
 ; RUN: %tool passes %t.table %t.functions assembly frame-pointer
 ; RUN: llc -load %plugin -mlgokit-passes=%t.table -O2 -o %t.same %s
 ; RUN: cmp %t.plain %t.same
+; RUN: %tool passes %t.table %t.functions convention frame-pointer
+; RUN: llc -load %plugin -mlgokit-passes=%t.table -O2 -o %t.same %s
+; RUN: cmp %t.plain %t.same
 ; RUN: %tool passes %t.table %t.functions cases frame-pointer
 ; RUN: llc -load %plugin -mlgokit-passes=%t.table -O2 -o %t.same %s
 ; RUN: cmp %t.plain %t.same
@@ -54,6 +57,12 @@ define i32 @pointer(i32 %x) minsize optsize uwtable "frame-pointer"="all" {
   %b = call i32 @call(i32 %x)
   %c = add i32 %a, %b
   ret i32 %c
+}
+declare ghccc void @haskell(i64)
+define i32 @convention(i32 %x) minsize optsize uwtable {
+  call ghccc void @haskell(i64 7)
+  %a = call i32 @call(i32 %x)
+  ret i32 %a
 }
 define i32 @assembly(i32 %x) minsize optsize uwtable {
   %a = call i32 asm sideeffect "nop", "=r,0,~{rbp}"(i32 %x)
