@@ -79,13 +79,12 @@ def test_time_and_compilations_are_shown_by_stage_and_in_all():
 
 
 def test_it_ends_with_the_result_in_sentences():
-    shipped, program, control, *_, result, use = shown_run(REPORT).splitlines()[-7:]
+    shipped, program, *_, result, use = shown_run(REPORT).splitlines()[-6:]
 
     assert result.startswith("Linked image of the held-out C++ projects: 2.00 % smaller than plain -Oz")
     assert shipped.startswith("With the policies that come with mlgokit, before any training, jsontestrunner: linked")
     assert program.startswith("jsontestrunner: linked image 170,496 -> 165,056 bytes (-3.19 %)")
     assert program.endswith("the same behaviour in 24 runs.")
-    assert control.startswith("Control: Echoing the heuristic through the plugin")
     assert use == f"Use it: add -fpass-plugin={shlex.quote(REPORT.plugin)} to the options of clang."
 
 

@@ -14,7 +14,6 @@ from mlgokit.evaluation.page import compile_time_ratio
 from mlgokit.evaluation.records import Change, Evaluation
 from mlgokit.evaluation.run import (
     RunReport,
-    control_sentence,
     headline,
     list_failures,
     program_sentence,
@@ -87,10 +86,10 @@ def test_a_number_that_is_not_finite_is_null_in_json():
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ([], "results: expected a JSON object with format_version 1, found None"),
+        ([], "results: expected a JSON object with format 'mlgokit run' and format_version 1, found None and None"),
         (
             {**VALUE, "format_version": 2},
-            "expected a JSON object with format_version 1, found 2; make the results again",
+            "and format_version 1, found 'mlgokit run' and 2; make the results again",
         ),
         ({key: VALUE[key] for key in VALUE if key != "seed"}, "results: expected the key 'seed', found none"),
         ({**VALUE, "seed": "one"}, "results.seed: expected int, found 'one'"),
@@ -159,17 +158,6 @@ def test_the_better_plugin_is_recommended(bytes_with_shipped: int, same: bool, b
     assert f"{bytes_with_shipped:,} bytes with them, and 165,056 with this run's policy" in advice
 
 
-def test_the_control_names_the_projects_that_differ():
-    assert REPORT.control is not None
-    same = dataclasses.replace(REPORT.control, projects=REPORT.control.projects[:1])
-
-    assert control_sentence(REPORT.control) == (
-        "Echoing the heuristic through the plugin changes the sizes of 1 of 9 projects (yaml-cpp); "
-        "objects +0.07 % over all."
-    )
-    assert control_sentence(same) == "Echoing the heuristic through the plugin gives the same sizes in all 1 projects."
-
-
 def test_compile_time_is_compared_over_all_projects():
     assert compile_time_ratio(REPORT.evaluation) == pytest.approx(1.03)
 
@@ -185,7 +173,6 @@ def test_every_failure_is_listed_with_its_reason():
             "crashed: <script>alert('1 & 2')</script> in pass <inline>",
         ),
         ("snappy", "link, policy", "after: failed: ld.lld: error: undefined symbol: snappy::<lambda>"),
-        ("snappy", "link, control", "after: failed: ld.lld: error: undefined symbol: snappy::<lambda>"),
         ("round 2", "training", "2 of 892 compilations failed"),
         ("jsontestrunner", "run", "different behaviour with the arguments: --parse a.json"),
     ]
@@ -275,7 +262,6 @@ def test_a_run_without_anything_still_gives_a_page():
         REPORT,
         stages=(),
         rounds=(),
-        control=None,
         program=None,
         shipped=None,
         evaluation=Evaluation(policy="none", projects=(), summary={}, compilations=0),

@@ -245,7 +245,6 @@ def _run(config: Quickstart, toolchain: Toolchain, report: Report) -> tuple[RunR
         stages=tuple(stages),
         rounds=tuple(_round(result) for result in rounds_of(trained.learned.rows)),
         evaluation=drop_rows(evaluation),
-        control=None,
         program=program,
         policy=f"{trained.policy} (sha256 {digest_file(trained.policy)})",
         plugin=exported.versioned,

@@ -6,10 +6,9 @@ import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from mlgokit.decode import decode
-from mlgokit.errors import InputError
+from mlgokit.decode import check_format, decode
 from mlgokit.evaluation.page import comparison_parts, comparison_sentences, compile_time_ratio
 from mlgokit.evaluation.program import ProgramComparison
 from mlgokit.evaluation.records import Evaluation, ProjectComparison
@@ -57,8 +56,6 @@ _WORDS = {
     "minus 1, so every project counts the same.",
     "95 % interval": "Bootstrap over projects: where the change would lie for other projects like these.",
     "Held-out": "No module of the project was used in training.",
-    "Control": "The plugin answering with LLVM's own decision every time. Differences come from LLVM's advisor for "
-    "machine-learned inlining, which stops when the module has grown too much, not from the policy.",
     "Flip": "One inlining decision inverted for exploration.",
     "Component": "Functions that depend on one another through flips, with their change in size: one label of the "
     "regression.",
@@ -117,8 +114,6 @@ class RunReport:
         stages: stages in the order in which they ran.
         rounds: numbers of each round of training.
         evaluation: evaluation of the policy on projects held out of training.
-        control: evaluation of the plugin when it repeats the heuristic's decisions on the same projects; its changes
-            are about 0.
         program: comparison of a real program with the trained policy; ``None`` if none was built.
         policy: path and digest of the policy file.
         plugin: path of the plugin for ``clang -fpass-plugin=``.
@@ -135,7 +130,6 @@ class RunReport:
     stages: tuple[StageTime, ...]
     rounds: tuple[RoundReport, ...]
     evaluation: Evaluation
-    control: Evaluation | None
     program: ProgramComparison | None
     policy: str
     plugin: str
@@ -157,15 +151,10 @@ class RunReport:
         """Decode what :meth:`to_json` encoded; unknown keys are ignored.
 
         Raises:
-            InputError: the value has another format version, lacks a key, or has a value of another type.
+            InputError: the value has another format or version, lacks a key, or has a value of another type.
         """
-        version = cast("dict[str, Any]", value).get("format_version") if isinstance(value, dict) else None
-        if version != FORMAT_VERSION:
-            raise InputError(
-                f"results: expected a JSON object with format_version {FORMAT_VERSION}, found {version}; "
-                "make the results again with this version"
-            )
-        return decode(cls, value, "results")
+        remedy = "make the results again with this version"
+        return decode(cls, check_format(value, FORMAT, FORMAT_VERSION, where="results", remedy=remedy), "results")
 
 
 def program_sentence(program: ProgramComparison) -> str:
@@ -181,13 +170,10 @@ def program_sentence(program: ProgramComparison) -> str:
 def list_failures(report: RunReport) -> list[tuple[str, str, str]]:
     """List everything that failed in a run: module or project, step, and reason."""
     rows: list[tuple[str, str, str]] = []
-    for label, evaluation in (("policy", report.evaluation), ("control", report.control)):
-        for project in evaluation.projects if evaluation is not None else ():
-            if project.link_failure:
-                rows.append((project.project, f"link, {label}", project.link_failure))
-            rows += [
-                (failure.module, f"compile {failure.build}, {label}", failure.reason) for failure in project.failures
-            ]
+    for project in report.evaluation.projects:
+        if project.link_failure:
+            rows.append((project.project, "link, policy", project.link_failure))
+        rows += [(failure.module, f"compile {failure.build}, policy", failure.reason) for failure in project.failures]
     rows += [
         (f"round {entry.round + 1}", "training", f"{entry.failures} of {entry.compilations} compilations failed")
         for entry in report.rounds
@@ -222,21 +208,6 @@ def headline(evaluation: Evaluation) -> str:
     return (
         f"Linked image of the held-out C++ projects: {outcome} plain -Oz ({certainty}), "
         f"{smaller} of {len(linked)} projects smaller{unlinked}."
-    )
-
-
-def control_sentence(control: Evaluation) -> str:
-    """Say how the sizes differ from plain ``-Oz`` when the plugin only repeats the heuristic's decisions."""
-    compared = [project for project in control.projects if project.modules]
-    different = [project.project for project in compared if project.before != project.after]
-    if not different:
-        return f"Echoing the heuristic through the plugin gives the same sizes in all {len(compared)} projects."
-    objects = relative_change(
-        sum(project.before.objects for project in compared), sum(project.after.objects for project in compared)
-    )
-    return (
-        f"Echoing the heuristic through the plugin changes the sizes of {len(different)} of {len(compared)} "
-        f"projects ({', '.join(different)}); objects {percent(objects)} over all."
     )
 
 
@@ -302,8 +273,6 @@ def _sentences(report: RunReport) -> Iterable[str]:
         yield f"With the policies that come with mlgokit, before any training, {program_sentence(report.shipped)}"
     if report.program is not None:
         yield program_sentence(report.program)
-    if report.control is not None:
-        yield f"Control: {control_sentence(report.control)}"
     if not report.evaluation.projects:
         yield "No project was evaluated."
     yield from comparison_sentences(report.evaluation)
