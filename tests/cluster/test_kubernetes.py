@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 import tyro
 
-from mlgokit.builds.compilers import cluster_options
-from mlgokit.commands.worker import Worker
+from mlgokit.commands.worker import Worker, cluster_of
 
 yaml = pytest.importorskip("yaml")
 
@@ -55,7 +54,7 @@ def test_workers_are_started_by_words_that_mlgokit_takes(documents: list[Any]):
     assert variables == GIVEN.keys()
     words = [re.sub(r"\$\((\w+)\)", lambda found: GIVEN[found[1]], word) for word in worker["args"]]
     config = tyro.cli(Worker, args=words, config=(tyro.conf.OmitArgPrefixes,))
-    cluster_options(config.scheduler, config).check()
+    cluster_of(config).check()
     assert (config.name, config.insecure) == ("w-1", True)
     wanted = worker["resources"]["requests"]
     assert config.threads == int(wanted["cpu"])

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, Literal
 
 from mlgokit.basic import Basic
 from mlgokit.cluster.address import ClusterOptions
@@ -358,41 +358,6 @@ def clang_for(
     )
 
 
-class Reach(Protocol):
-    """The options with which every command connects to a scheduler."""
-
-    @property
-    def insecure(self) -> bool:
-        """Whether the connection may be without TLS."""
-        ...
-
-    @property
-    def tls_authority(self) -> Path | None:
-        """Certificate file of the authority that signed the certificates."""
-        ...
-
-    @property
-    def tls_certificate(self) -> Path | None:
-        """File with the certificate and key of this machine."""
-        ...
-
-    @property
-    def scheduler_patience_seconds(self) -> float:
-        """Seconds to wait for an unreachable scheduler, or for a first worker."""
-        ...
-
-
-def cluster_options(scheduler: str, reach: Reach) -> ClusterOptions:
-    """Make the options of a cluster from those of a command, unchecked."""
-    return ClusterOptions(
-        scheduler=scheduler,
-        insecure=reach.insecure,
-        certificate_authority=reach.tls_authority,
-        certificate=reach.tls_certificate,
-        patience_seconds=reach.scheduler_patience_seconds,
-    )
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterChoice:
     """The cluster that compiles in place of this machine, if one is to."""
@@ -410,18 +375,6 @@ class ClusterChoice:
     scheduler_patience_seconds: float = 600.0
     """Seconds to wait for an unreachable scheduler, or for a first worker."""
 
-    def options(self) -> ClusterOptions | None:
-        """The options of the cluster that compiles, checked; ``None`` if this machine compiles.
-
-        Raises:
-            UsageError: the scheduler's address is malformed, or the connection would not be safe.
-        """
-        if self.scheduler is None:
-            return None
-        options = cluster_options(self.scheduler, self)
-        options.check()
-        return options
-
 
 def spread(cluster: ClusterChoice, clang: ClangCompiler, *, report: Report = say_nothing) -> Compiler:
     """Let a cluster compile in place of ``clang`` if one was asked for; return the compiler to use.
@@ -429,5 +382,13 @@ def spread(cluster: ClusterChoice, clang: ClangCompiler, *, report: Report = say
     Raises:
         UsageError: the scheduler's address is malformed, or the connection would not be safe.
     """
-    options = cluster.options()
-    return clang if options is None else open_cluster(clang, options, report=report)
+    if cluster.scheduler is None:
+        return clang
+    options = ClusterOptions(
+        scheduler=cluster.scheduler,
+        insecure=cluster.insecure,
+        certificate_authority=cluster.tls_authority,
+        certificate=cluster.tls_certificate,
+        patience_seconds=cluster.scheduler_patience_seconds,
+    )
+    return open_cluster(clang, options, report=report)

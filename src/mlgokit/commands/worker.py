@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import tyro
 
-from mlgokit.builds.compilers import WORKERS, cluster_options
+from mlgokit.builds.compilers import WORKERS
+from mlgokit.cluster.address import ClusterOptions
 from mlgokit.cluster.serve import serve
 from mlgokit.compiler.limits import GIB
 from mlgokit.errors import UsageError
@@ -45,7 +46,7 @@ def run(config: Worker, *, report: Report = say_nothing) -> dict[str, Any]:
     """
     if config.threads < 1:
         raise UsageError(f"--threads: expected at least one, found {config.threads}; correct it")
-    options = cluster_options(config.scheduler, config)
+    options = cluster_of(config)
     if options.local_workers:
         raise UsageError(
             f"mlgokit worker {config.scheduler}: expected the address of a running scheduler, found local:N, which "
@@ -60,3 +61,14 @@ def run(config: Worker, *, report: Report = say_nothing) -> dict[str, Any]:
         report=report,
     )
     return dataclasses.asdict(config)
+
+
+def cluster_of(config: Worker) -> ClusterOptions:
+    """The cluster to join, unchecked."""
+    return ClusterOptions(
+        scheduler=config.scheduler,
+        insecure=config.insecure,
+        certificate_authority=config.tls_authority,
+        certificate=config.tls_certificate,
+        patience_seconds=config.scheduler_patience_seconds,
+    )
