@@ -28,7 +28,7 @@ from mlgokit.builds.pair import (
     VariantPair,
     find_modules_in_both,
 )
-from mlgokit.builds.variant import describe_inactive_policies, modules_of_variant
+from mlgokit.builds.variant import modules_of_variant
 from mlgokit.compiler.compilation import Compilation, CompileStatus
 from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.objects.measure import measure_object
@@ -111,15 +111,13 @@ def compile_projects(
                     left_out=[one for one in left_out if one.project == name],
                 )
             )
-    architectures = architectures_of(modules)
-    notes = (text for side in variants.both.values() for text in describe_inactive_policies(side, architectures))
     return BuildPair(
         variants=variants,
         toolchain=toolchain,
         projects=projects,
         compilations=len(BUILDS) * len(modules),
         baseline=baseline_of(toolchain.version, modules),
-        left_alone=tuple(dict.fromkeys(notes)),
+        left_alone=variants.left_alone(architectures_of(modules)),
     )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from mlgokit.builds.images import WeighedImage
-from mlgokit.builds.variant import PLAIN_VARIANT, Variant
+from mlgokit.builds.variant import PLAIN_VARIANT, Variant, describe_inactive_policies
 from mlgokit.compiler.compilation import Compilation, CompileStatus
 from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.options.parse import parse_options
@@ -68,6 +68,16 @@ class VariantPair:
     def compile_with_plugin(self) -> tuple[bool, bool]:
         """Whether compilers load the plugin, before and after."""
         return self.before.compiles_with_plugin, self.after.compiles_with_plugin
+
+    def left_alone(self, architectures: Mapping[str, int]) -> tuple[str, ...]:
+        """Say which policies leave code to LLVM because it is for another processor; modules are counted by processor.
+
+        Raises:
+            InputError: a plugin cannot be read.
+            PolicyError: a file is no usable policy.
+        """
+        notes = (text for side in self.both.values() for text in describe_inactive_policies(side, architectures))
+        return tuple(dict.fromkeys(notes))
 
     @property
     def files(self) -> tuple[Path, ...]:

@@ -19,7 +19,7 @@ from mlgokit.builds.corpus import Database, import_database, modules_of_project
 from mlgokit.builds.images import WeighedImage, no_image, weigh_image
 from mlgokit.builds.pair import BUILDS, BuildPair, PairBitcode, ProjectPair, VariantPair
 from mlgokit.builds.site import check_programs
-from mlgokit.builds.variant import Variant, cache_key, describe_inactive_policies, plugin_link_option
+from mlgokit.builds.variant import Variant, cache_key, plugin_link_option
 from mlgokit.compiler.build_tree import BITCODE, copy_sources, find_unseen_objects, is_image, objects_below
 from mlgokit.compiler.compilation import Compilation, CompileStatus
 from mlgokit.compiler.objects.measure import measure_object
@@ -39,23 +39,6 @@ from mlgokit.progress import Report
 
 TREE = "tree"
 """The copy of the build's folder, beside the wrappers."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BuildPlan:
-    """The commands of a build, and the folder that they run in.
-
-    Attributes:
-        commands: words of each command; they run one after the other in a copy of the folder.
-        folder: the folder that is copied.
-        images: glob patterns, relative to the folder, of the images to compare; by default all that the build links.
-        timeout_seconds: deadline of one whole build.
-    """
-
-    commands: tuple[tuple[str, ...], ...]
-    folder: Path
-    images: tuple[str, ...] = ()
-    timeout_seconds: float = 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,11 +71,17 @@ class WrappedProject:
     """A build that two variants make, one after the other; a :class:`~mlgokit.builds.pair.PairSource`.
 
     Attributes:
-        plan: commands and folder of the build.
+        commands: words of each command; they run one after the other in a copy of the folder.
+        folder: the folder that is copied.
+        images: glob patterns, relative to the folder, of the images to compare; by default all that the build links.
+        timeout_seconds: deadline of one whole build.
         compiler: options for the clang that replaces the build's compilers.
     """
 
-    plan: BuildPlan
+    commands: tuple[tuple[str, ...], ...]
+    folder: Path
+    images: tuple[str, ...] = ()
+    timeout_seconds: float = 3600.0
     compiler: CompilerOptions
 
     @contextlib.contextmanager
@@ -105,12 +94,12 @@ class WrappedProject:
             UsageError: there is no such folder or program, the build calls no compiler that is wrapped, or an image
                 pattern fits nothing.
         """
-        plan = self.plan
-        if not plan.folder.is_dir():
-            raise UsageError(f"--folder {plan.folder}: expected a folder with sources to build, found none; correct it")
-        check_programs(plan.commands, option="build")
-        plan = dataclasses.replace(plan, images=_relative_patterns(plan))
-        commands = [shlex.join(words) for words in plan.commands]
+        if not self.folder.is_dir():
+            raise UsageError(f"--folder {self.folder}: expected a folder with sources to build, found none; correct it")
+        check_programs(self.commands, option="build")
+        folder = self.folder.resolve()
+        project = dataclasses.replace(self, images=_relative_patterns(self.images, folder))
+        commands = [shlex.join(words) for words in self.commands]
         toolchain = toolchain_of_build(
             self.compiler, database=None, commands=commands, need_plugin=variants.needs_plugin
         )
@@ -125,24 +114,26 @@ class WrappedProject:
                 if made:
                     shutil.rmtree(place)
                 made.append(
-                    make_variant_of(plan, side, place, toolchain=toolchain, plugin=plugin, costs=variants.costs)
+                    _make_variant(project, side, place, toolchain=toolchain, plugin=plugin, costs=variants.costs)
                 )
             for one in made:
                 _check_calls(one)
             report(len(BUILDS), len(BUILDS), "build")
             first, second = made
-            if plan.images and not (first.images or second.images) and not (first.reason or second.reason):
+            if project.images and not (first.images or second.images) and not (first.reason or second.reason):
                 raise UsageError(
                     "--images: expected patterns of files that the build makes, found none for "
-                    f"{', '.join(plan.images)}; give paths below the folder of the build"
+                    f"{', '.join(project.images)}; give paths below the folder of the build"
                 )
             baseline = baseline_text(toolchain.version, Counter(level_of(call.words) for call in first.compiled))
             yield BuildPair(
                 variants=variants,
                 toolchain=toolchain,
-                projects=[_pair_project(plan.folder.resolve().name, first, second)],
+                projects=[_pair_project(folder.name, first, second)],
                 compilations=first.calls + second.calls,
-                left_alone=_left_alone(variants, first.compiled, toolchain),
+                left_alone=variants.left_alone(
+                    Counter(architecture_of(call.target or toolchain.target) for call in first.compiled)
+                ),
                 baseline=f"{baseline}{describe_replaced_compilers(first.compiled)}",
                 bitcode=functools.partial(
                     _make_bitcode,
@@ -156,14 +147,13 @@ class WrappedProject:
             )
 
 
-def _relative_patterns(plan: BuildPlan) -> tuple[str, ...]:
-    """Make the patterns of images relative to the folder of the build, before that is built in copies.
+def _relative_patterns(patterns: Sequence[str], folder: Path) -> tuple[str, ...]:
+    """Make the patterns of images relative to the resolved folder of the build, before that is built in copies.
 
     Raises:
         UsageError: a pattern is of another place, or no pattern.
     """
-    folder = plan.folder.resolve()
-    found = tuple(text.removeprefix(f"{folder.as_posix()}/") for text in plan.images)
+    found = tuple(text.removeprefix(f"{folder.as_posix()}/") for text in patterns)
     for text in found:
         try:
             next(folder.glob(text), None)
@@ -173,13 +163,6 @@ def _relative_patterns(plan: BuildPlan) -> tuple[str, ...]:
                 "correct it"
             ) from error
     return found
-
-
-def _left_alone(variants: VariantPair, calls: Sequence[WrappedCall], toolchain: Toolchain) -> tuple[str, ...]:
-    """Which policies leave calls for other processors to LLVM, in sentences."""
-    targets = Counter(architecture_of(call.target or toolchain.target) for call in calls)
-    notes = (text for side in variants.both.values() for text in describe_inactive_policies(side, targets))
-    return tuple(dict.fromkeys(notes))
 
 
 def _make_bitcode(
@@ -238,9 +221,7 @@ def _pair_project(name: str, first: MadeBuild, second: MadeBuild) -> ProjectPair
         passed_by={path: passed[path] for path in sorted(passed)},
         left_out=[
             ModuleFailure(
-                name=path,
-                project=name,
-                reason="the build has removed the object, so that it cannot be measured",
+                name=path, project=name, reason="the build has removed the object, so that it cannot be measured"
             )
             for path in sorted((first.gone | second.gone) - modules.keys())
         ],
@@ -264,25 +245,12 @@ def _check_calls(made: MadeBuild) -> None:
         )
 
 
-def make_variant_of(
-    plan: BuildPlan, variant: Variant, folder: Path, *, toolchain: Toolchain, plugin: Path | None, costs: bool
+def _make_variant(
+    project: WrappedProject, variant: Variant, folder: Path, *, toolchain: Toolchain, plugin: Path | None, costs: bool
 ) -> MadeBuild:
-    """Make one variant of a build in a copy of its folder, by its own commands, with its compilers wrapped.
-
-    Args:
-        plan: commands and folder of the build.
-        variant: the variant to make.
-        folder: a new folder for the copy, which is :data:`TREE` in it.
-        toolchain: LLVM installation whose clang replaces the build's compilers.
-        plugin: the generic plugin, for a variant that names none.
-        costs: whether costs of register allocation are read.
-
-    Raises:
-        StorageError: the disk is full or not writable.
-        ToolError: a command cannot be started.
-    """
+    """Make one variant of a build as :data:`TREE` in a new folder, by its own commands, with its compilers wrapped."""
     tree = folder / TREE
-    copy_sources(plan.folder, tree)
+    copy_sources(project.folder, tree)
     loaded = (variant.use.plugin or plugin) if variant.use is not None else None
     compile_options, link_options = list(variant.options), list(variant.link_options)
     if loaded is not None and variant.compiles_with_plugin:
@@ -293,23 +261,22 @@ def make_variant_of(
         cache = cache_key(loaded, variant.record.digests | variant.record.policies)
     before = objects_below(tree)
     build = run_wrapped(
-        plan.commands,
+        project.commands,
         tree=tree,
         folder=folder / "wrappers",
         toolchain=toolchain,
         added=AddedOptions(compile=tuple(compile_options), link=tuple(link_options), record=costs, cache=cache),
         environment=REPEATABLE | (variant.use.environment(folder) if variant.use is not None else {}),
-        timeout_seconds=plan.timeout_seconds,
+        timeout_seconds=project.timeout_seconds,
     )
-    passed = {
-        one.path.relative_to(tree).as_posix(): one.compiler
-        for one in find_unseen_objects(tree, build, before=before)
-        if one.is_new
-    }
-    return dataclasses.replace(_read_build(plan, variant, build, tree), passed=passed)
+    unseen = find_unseen_objects(tree, build, before=before)
+    passed = {one.path.relative_to(tree).as_posix(): one.compiler for one in unseen if one.is_new}
+    return _read_build(project, variant, build, tree, passed)
 
 
-def _read_build(plan: BuildPlan, variant: Variant, build: WrappedBuild, tree: Path) -> MadeBuild:
+def _read_build(
+    project: WrappedProject, variant: Variant, build: WrappedBuild, tree: Path, passed: dict[str, str]
+) -> MadeBuild:
     """Measure all objects and images of a build that ended, before its tree is removed; failures are included."""
     modules: dict[str, Compilation] = {}
     languages: Counter[str] = Counter()
@@ -328,7 +295,7 @@ def _read_build(plan: BuildPlan, variant: Variant, build: WrappedBuild, tree: Pa
             links.update(dict.fromkeys(call.outputs, call))
     lto = next((found for call in build.calls if call.kind == "compile" and (found := lto_of(call.words))), "")
     images: dict[str, WeighedImage] = {}
-    for path in _image_paths(plan, links, tree):
+    for path in _image_paths(project.images, links, tree):
         call = links.get(path)
         words = call.words if call is not None else ()
         plugin = call is not None and variant.links_with_plugin
@@ -348,16 +315,16 @@ def _read_build(plan: BuildPlan, variant: Variant, build: WrappedBuild, tree: Pa
         images=images,
         languages=languages,
         calls=len(build.calls),
-        passed={},
+        passed=passed,
         compiled=tuple(call for call in calls if call.kind == "compile"),
         gone=frozenset(gone),
     )
 
 
-def _image_paths(plan: BuildPlan, links: dict[Path, WrappedCall], tree: Path) -> list[Path]:
+def _image_paths(patterns: Sequence[str], links: dict[Path, WrappedCall], tree: Path) -> list[Path]:
     """List the images that were asked for, or all programs and shared libraries that the build linked."""
-    if plan.images:
-        return sorted({path for pattern in plan.images for path in tree.glob(pattern) if path.is_file()})
+    if patterns:
+        return sorted({path for pattern in patterns for path in tree.glob(pattern) if path.is_file()})
     return [
         path
         for path, call in links.items()

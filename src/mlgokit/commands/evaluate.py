@@ -16,7 +16,7 @@ from mlgokit.builds.corpus import ANY_COMMANDS, Database
 from mlgokit.builds.link import command_words
 from mlgokit.builds.pair import PairSource, VariantPair
 from mlgokit.builds.variant import PLAIN_VARIANT, PluginPlace, Variant, changes_allocation, make_variant
-from mlgokit.builds.wrapped import BuildPlan, WrappedProject
+from mlgokit.builds.wrapped import WrappedProject
 from mlgokit.commands.options import (
     COMPILER,
     NO_CHANGES,
@@ -233,13 +233,13 @@ def _check_source(config: Evaluate) -> None:
 def _source(config: Evaluate) -> PairSource:
     """What is built: by the build's own commands, by a compilation database, or from a corpus."""
     if config.build:
-        plan = BuildPlan(
+        return WrappedProject(
             commands=tuple(tuple(command_words(text, option="--build", known=())) for text in config.build),
             folder=config.folder,
             images=config.images,
             timeout_seconds=60 * config.build_minutes,
+            compiler=config.compiler,
         )
-        return WrappedProject(plan=plan, compiler=config.compiler)
     if config.compile_commands is not None:
         return DatabaseProject(
             database=Database(path=config.compile_commands, level=config.level, choice=config.database),
