@@ -483,7 +483,7 @@ def user_link(
         """Link an image of one build with its variant's options and plugin, and measure it."""
         side, scratch = sides[task.build], task.output.with_suffix(".link")
         scratch.mkdir(parents=True, exist_ok=True)
-        added, environment = list(side.link_options), dict[str, str]()
+        added, environment = list(side.record.link_options), dict[str, str]()
         if side.use is not None and side.links_with_plugin:
             loaded = side.use.plugin or plugin
             environment = side.use.environment(scratch)

@@ -82,7 +82,7 @@ class VariantPair:
     @property
     def files(self) -> tuple[Path, ...]:
         """Files that the options of both variants name."""
-        return CommandLineEdits(add=parse_options((*self.before.options, *self.after.options))).files
+        return CommandLineEdits(add=parse_options((*self.before.record.options, *self.after.record.options))).files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

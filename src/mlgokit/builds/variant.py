@@ -58,14 +58,10 @@ class Variant:
 
     Attributes:
         use: what the plugin shall do; ``None`` to build without it.
-        options: words that are added to each compilation.
-        link_options: words that are added to each link.
         record: the record of the variant for ``evaluation.json``.
     """
 
     use: PluginUse | None = None
-    options: tuple[str, ...] = ()
-    link_options: tuple[str, ...] = ()
     record: VariantRecord = field(default_factory=VariantRecord)
 
     @property
@@ -82,7 +78,7 @@ class Variant:
     def allocates_only(self) -> bool:
         """Whether the variant changes register allocation alone, as far as its policies and options tell."""
         problems = [PROBLEMS[problem] for problem in self.record.policies]
-        return bool(problems) and not self.options and all(problem.by_regalloc_cost for problem in problems)
+        return bool(problems) and not self.record.options and all(problem.by_regalloc_cost for problem in problems)
 
 
 PLAIN_VARIANT = Variant()
@@ -217,7 +213,7 @@ def make_variant(
         plugin_in="" if use is None else plugin_in,
         digests={str(path): digest_file(path) for path in files},
     )
-    return Variant(use=use, options=tuple(options), link_options=tuple(link_options), record=record)
+    return Variant(use=use, record=record)
 
 
 def plugin_link_option(plugin: Path, *, linker: str = "clang") -> str:
@@ -256,9 +252,9 @@ def modules_of_variant(modules: Sequence[Module], side: Variant) -> list[Module]
     Raises:
         UsageError: a word among the options is no option.
     """
-    if not side.options:
+    if not side.record.options:
         return list(modules)
-    edits: CommandLineEdits = command_line_edits(add=[" ".join(side.options)])
+    edits: CommandLineEdits = command_line_edits(add=[" ".join(side.record.options)])
     return [
         dataclasses.replace(
             module,

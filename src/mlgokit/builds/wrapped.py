@@ -252,7 +252,7 @@ def _make_variant(
     tree = folder / TREE
     copy_sources(project.folder, tree)
     loaded = (variant.use.plugin or plugin) if variant.use is not None else None
-    compile_options, link_options = list(variant.options), list(variant.link_options)
+    compile_options, link_options = list(variant.record.options), list(variant.record.link_options)
     if loaded is not None and variant.compiles_with_plugin:
         compile_options.append(f"-fpass-plugin={loaded.absolute()}")
     cache = ""

@@ -514,7 +514,7 @@ def _why_no_trees(variants: VariantPair, seconds: float) -> str:
         return "--explain-seconds 0 was given"
     if before.use is not None:
         return "call trees compare inlining with LLVM's own, and the baseline is not LLVM's own"
-    if before.options != after.options:
+    if before.record.options != after.record.options:
         return "the compiler options differ, not only the inlining decisions"
     if after.use is None or (after.use.plugin is None and INLINE_SIZE.name not in after.use.policies):
         return "the candidate has no policy or plugin for inlining"
