@@ -265,7 +265,6 @@ def cargo_flag(build: CargoBuild, calls: Sequence[RustcCall], plugin: Path) -> s
 
 
 def _run_test(build: CargoBuild, command: Sequence[str], side: str) -> tuple[int, bytes]:
-    """Run one test with the ``plain`` or ``tuned`` programs; return its exit code and output."""
     done = process.run(
         command,
         timeout_seconds=build.test_seconds,
@@ -282,7 +281,6 @@ def _run_test(build: CargoBuild, command: Sequence[str], side: str) -> tuple[int
 
 
 def _describe_run(outcome: tuple[int, bytes]) -> str:
-    """Describe the exit code and the length of the output of a test, for an error."""
     return f"exit code {outcome[0]} with {len(outcome[1]):,} bytes"
 
 

@@ -134,7 +134,6 @@ def _compile(
     of_build = {build: modules_of_variant(modules, side) for build, side in variants.both.items()}
 
     def compile_one(task: tuple[int, str]) -> Compilation:
-        """Compile one module of one build, or measure its object if an earlier call kept it."""
         index, build = task
         side, target = variants.both[build], objects[build][index]
         if target.exists():
@@ -345,7 +344,6 @@ class DatabaseProject:
     def _plan_links(
         self, commands: Sequence[tuple[str, ...]], modules: Sequence[Module], toolchain: Toolchain
     ) -> list[LinkPlan]:
-        """Find the objects of these modules in each link command."""
         outputs = self.database.outputs()
         return [
             plan_link(

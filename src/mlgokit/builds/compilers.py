@@ -129,7 +129,6 @@ def room_of(folder: Path | None, *, reserve_gib: float | None, limit_gib: float 
 
 
 def _bytes(option: str, gib: float | None) -> int | None:
-    """Convert the value of an option from GiB to bytes, after checking it."""
     if gib is None:
         return None
     if not 0 < gib < _MOST_GIB:

@@ -120,7 +120,6 @@ def system_of(commands: BuildCommands, tree: Path) -> BuildSystem:
     programs = " ".join(commands.build)
 
     def has(*names: str) -> bool:
-        """Whether the tree has one of these files."""
         return any((tree / name).exists() for name in names)
 
     if "cargo" in programs:

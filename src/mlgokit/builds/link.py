@@ -480,7 +480,6 @@ def user_link(
     """
 
     def link_task(task: LinkTask) -> WeighedImage:
-        """Link an image of one build with its variant's options and plugin, and measure it."""
         side, scratch = sides[task.build], task.output.with_suffix(".link")
         scratch.mkdir(parents=True, exist_ok=True)
         added, environment = list(side.record.link_options), dict[str, str]()

@@ -100,7 +100,6 @@ class CompileSteps:
         paths = {one.name: folder / str(index) / Path(one.name).name for index, one in enumerate(self.modules)}
 
         def compile_step(module: Module) -> str:
-            """Run the compile step of a module; return an error, or an empty string."""
             path = paths[module.name]
             with writing(path):
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -316,7 +315,6 @@ class _OriginalLink:
 
     @property
     def call(self) -> LinkerCall:
-        """The call of the linker that the link makes."""
         shown = [word.replace("{output}", "image") for word in self.plan.words]
         return find_linker_call(
             shown, self.plan.folder, toolchain=self.toolchain, timeout_seconds=self.asked.timeout_seconds
@@ -324,11 +322,9 @@ class _OriginalLink:
 
     @property
     def project(self) -> str:
-        """Name of the modules' project."""
         return self.asked.project or self.plan.folder.name
 
     def measure(self, plan: LinkPlan, modules: tuple[str, ...], *, is_lto: bool) -> Measure:
-        """Make the measurement by which builds of these modules by ``plan`` are judged."""
         return Measure(
             plans={_IMAGE: plan},
             command=self.asked.measuring,

@@ -215,7 +215,6 @@ def link_build(
     links: dict[str, Linked] = {}
 
     def link_program(program: str) -> Linked:
-        """Link a program, or reuse the image of the earlier build if it has the same objects."""
         plan, folder = how.plans[program], places[program]
         needed = how.linked_modules({program})
         if earlier is not None and all(earlier.objects.get(name) == objects.get(name) for name in needed):

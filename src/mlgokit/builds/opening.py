@@ -151,7 +151,6 @@ def _open_corpus(
 
 
 def _note_unlinked_sources(request: BuildRequest, linked: LinkedPrograms, outputs: Collection[Path]) -> tuple[str, ...]:
-    """A note on the sources of the database that no program that counts has, if there are such."""
     count, of = len(linked.outputs) - len(outputs), len(linked.outputs)
     where = "programs that are compared" if request.programs else f"build in {request.configured}"
     return (f"{count:,} of {of:,} sources of the database are not in the {where}",) if count else ()

@@ -156,13 +156,11 @@ class Rebuilder:
         return self._weigh(build, calls, base.seconds)
 
     def _run(self, commands: Sequence[str], added: AddedOptions, name: str) -> WrappedBuild:
-        """Run some commands of the build in its tree, with options added to the calls of compilers."""
         site = self.recorded.site
         rest = dataclasses.replace(site, commands=dataclasses.replace(site.commands, build=tuple(commands)))
         return run_step(rest, "build", name, added)
 
     def _weigh(self, build: WrappedBuild, calls: tuple[WrappedCall, ...], compile_seconds: float) -> Rebuilt:
-        """Measure the programs of a build that has ended, unless it failed."""
         programs: dict[str, BuiltImage] = {}
         files: dict[str, int] = {}
         reason = build.reason

@@ -266,7 +266,6 @@ def modules_of_variant(modules: Sequence[Module], side: Variant) -> list[Module]
 
 
 def _label(policies: dict[str, str], plugin: Path | None, options: Sequence[str]) -> str:
-    """Describe a variant by its policies, plugin and options."""
     parts = [policy if problem == INLINE_SIZE.name else f"{problem} {policy}" for problem, policy in policies.items()]
     parts += [] if plugin is None else [str(plugin)]
     parts += [" ".join(options)] if options else []

@@ -205,7 +205,6 @@ def _make_bitcode(
 
 
 def _pair_project(name: str, first: MadeBuild, second: MadeBuild) -> ProjectPair:
-    """Pair the modules and images of both builds."""
     modules = {name: (first.modules.get(name), second.modules.get(name)) for name in (first.modules | second.modules)}
     passed = first.passed | second.passed
     ended = zip(BUILDS, (first, second), strict=True)

@@ -142,18 +142,15 @@ def compare_project(pair: ProjectPair, *, plugins: tuple[bool, bool], costs: boo
 
 
 def _reason(done: Compilation | None) -> str:
-    """Say why a module did not compile."""
     return "absent: this build made no such object" if done is None else f"{done.status.value}: {done.reason}"
 
 
 def _make_uncompared_row(name: str, status: str, reason: str) -> ModuleComparison:
-    """Make the row of an object that neither variant compiled."""
     side = BuiltModule(status=status, reason=reason)
     return ModuleComparison(module=name, before=side, after=side)
 
 
 def _sizes(objects: Sequence[ObjectSizes], images: Sequence[BuiltImage], weights: Mapping[str, int]) -> Sizes:
-    """Sum the sizes of a build's objects and images."""
     return Sizes(
         objects=sum(sizes.llvm_size_text for sizes in objects),
         link_aware=sum(size_score(sizes, weights) for sizes in objects),

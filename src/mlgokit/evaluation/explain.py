@@ -184,7 +184,6 @@ def _drop_allocations(use: PluginUse) -> PluginUse:
 def _fill_explanation(
     found: Explanation, plain: Compilation, judged: Compilation, policy: Policy | None, names: Iterable[str]
 ) -> Explanation:
-    """Fill in the explanation from the compilations of the plain build and of the candidate."""
     known = {function_id(name): name for name in names}
     for done in (plain, judged):
         known |= {function_id(name): name for name in done.measured.function_names}
@@ -508,7 +507,6 @@ def explain_differences(
 
 
 def _why_no_trees(variants: VariantPair, seconds: float) -> str:
-    """Say why call trees cannot be made; empty if they can."""
     before, after = variants.before, variants.after
     if not seconds:
         return "--explain-seconds 0 was given"
@@ -584,7 +582,6 @@ def explain_largest_changes(
 
 
 def _fill_tree(blank: FunctionTree, explanation: Explanation) -> FunctionTree:
-    """Fill in the tree of a function from the explanation of its module."""
     if explanation.failure:
         return dataclasses.replace(blank, failure=explanation.failure)
     row = next((one for one in explanation.functions if one.function == blank.function), None)

@@ -173,7 +173,6 @@ def _worst_first(change: float | None) -> float:
 
 
 def _headline(evaluation: Evaluation, measure: str) -> str:
-    """Say the verdict, or the mean change without one."""
     if evaluation.verdict is not None:
         return evaluation.verdict.sentence.removeprefix("Do not ship: ").removeprefix("Ship: ")
     change = evaluation.overall.get(measure)
@@ -332,13 +331,11 @@ def _image_table(projects: Sequence[ProjectComparison]) -> Table:
 
 
 def _image_change(image: ImageComparison) -> float | None:
-    """Compute the relative change of an image; ``None`` if it was not linked in both builds."""
     both = image.before.status == image.after.status == LINKED
     return relative_change(image.before.image, image.after.image) if both else None
 
 
 def _image_cell(image: BuiltImage) -> Cell:
-    """Make the cell of an image: its bytes, or why it was not linked."""
     return image.image if image.status == LINKED else image.status
 
 
@@ -445,7 +442,6 @@ def _failed_first(row: ModuleComparison) -> tuple[bool, int]:
 
 
 def _module_cell(module: BuiltModule) -> Cell:
-    """Make the cell of a module: bytes of its object, or how its compilation ended."""
     return module.objects if module.status == OK else module.status.replace("_", " ")
 
 
@@ -584,7 +580,6 @@ def _tree_parts(trees: Sequence[FunctionTree], left_out: str, names: Mapping[str
 
 
 def _tree(tree: FunctionTree, names: Mapping[str, str]) -> Tree:
-    """Make the call tree of a function in an evaluation."""
     note = f"There is no explanation: {tree.failure}." if tree.failure else _component_note(tree.component)
     more = (f"{tree.more:,} more calls; mlgokit explain shows them.",) if tree.more else ()
     sizes = "" if tree.failure else f" ({_bytes_both(tree.before, tree.after)})"
@@ -598,12 +593,10 @@ def _tree(tree: FunctionTree, names: Mapping[str, str]) -> Tree:
 
 
 def _bytes_both(before: int | None, after: int | None) -> str:
-    """Format the bytes before and after; ``None`` is an absent function."""
     return " -> ".join("absent" if one is None else f"{one:,}" for one in (before, after))
 
 
 def _component_note(component: ExplainedComponent | None) -> str:
-    """Say the bytes of a component, and how many differing decisions share them."""
     if component is None:
         return "No call that is decided differently can have changed this function."
     if component.differences == 1:

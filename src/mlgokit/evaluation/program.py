@@ -82,7 +82,6 @@ def compare_program(
         tasks = [(build, index) for build in ("before", "after") for index in range(len(jobs))]
 
         def compile_one(task: tuple[str, int]) -> ObjectSizes:
-            """Compile one source for the build before or after, which loads the plugin, and measure the object."""
             build, index = task
             output = folder / f"{index}.{build}.o"
             clang, *options = jobs[index].front_end
@@ -165,7 +164,6 @@ def link_program(
 
 
 def _link(project: Project, toolchain: Toolchain, objects: Sequence[Path], output: Path) -> None:
-    """Link the program of a project from its objects."""
     program: Program | None = project.program
     libraries = program.libraries if program is not None else ()
     is_cxx = project.language == "c++"

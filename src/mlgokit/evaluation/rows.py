@@ -147,7 +147,6 @@ def _function_sizes(done: Compilation | None) -> dict[str, FunctionBytes]:
 
 
 def _comdat_functions(sizes: ObjectSizes) -> list[str]:
-    """List the functions of an object that are in COMDAT groups."""
     return [sizes.function_names[index] for index in np.flatnonzero(sizes.function_signature >= 0).tolist()]
 
 

@@ -286,7 +286,6 @@ def _sentences(report: RunReport) -> Iterable[str]:
 
 
 def _section_table(projects: Sequence[ProjectComparison]) -> Table:
-    """Make the table of sections of the linked images."""
     return Table(
         title="Sections of the linked images",
         columns=(
@@ -317,7 +316,6 @@ def _program_table(program: ProgramComparison, title: str) -> Table:
 
 
 def _training_parts(rounds: Sequence[RoundReport]) -> list[Part]:
-    """Make the plot of correlations and the table of training rounds."""
     points = tuple((one.round + 1.0, one.correlation) for one in rounds if math.isfinite(one.correlation))
     curves = Curves(
         title="How well effects are predicted",
@@ -351,7 +349,6 @@ def _training_parts(rounds: Sequence[RoundReport]) -> list[Part]:
 
 
 def _time_parts(stages: Sequence[StageTime]) -> list[Part]:
-    """Make the bars and the table of the times of all stages."""
     if not stages:
         return []
     seconds, compilations = sum(one.seconds for one in stages), sum(one.compilations for one in stages)

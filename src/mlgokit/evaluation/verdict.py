@@ -122,13 +122,11 @@ def _is_lost(project: ProjectComparison) -> bool:
 
 
 def _sentence(reasons: Sequence[str], figures: str) -> str:
-    """Join the verdict, its figures and the reasons against shipping."""
     answer = "Ship" if not reasons else "Do not ship"
     return f"{answer}: {' '.join([*([figures] if figures else []), *reasons])}"
 
 
 def _figures(change: Change, title: str, level: float) -> str:
-    """Say the mean change and its interval."""
     if change.projects == 1:
         return f"{title} {percent(change.mean)} (one project, so without an interval)."
     few = f", too narrow with fewer than {FEW_PROJECTS}" if change.projects < FEW_PROJECTS else ""
