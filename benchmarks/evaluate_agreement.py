@@ -15,7 +15,7 @@ from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.sources.extract import project_sources
 from mlgokit.corpus.sources.projects import choose_projects
 from mlgokit.errors import ToolError
-from mlgokit.evaluation.compare import Intervals, make_evaluation
+from mlgokit.evaluation.compare import make_evaluation
 from mlgokit.evaluation.records import COST, MEASURES, Evaluation
 from mlgokit.evaluation.verdict import VerdictRules, judge
 from mlgokit.export.plugin import export_plugin
@@ -190,7 +190,7 @@ def equal_sides(config: EvaluateAgreement, name: str, options: Sequence[str]) ->
     inside = ships = 0
     for seed in range(SEEDS):
         again = make_evaluation(
-            found.projects, before=PLAIN_VARIANT, after=PLAIN_VARIANT, intervals=Intervals(seed=seed, level=LEVEL),
+            found.projects, before=PLAIN_VARIANT, after=PLAIN_VARIANT, seed=seed, level=LEVEL,
             compilations=found.compilations,
         )  # fmt: skip
         inside += all(again.overall[measure].low <= 0 <= again.overall[measure].high for measure in (*MEASURES, COST))

@@ -17,7 +17,7 @@ from mlgokit.compiler.regalloc_cost import RegallocCosts
 from mlgokit.compiler.request import Lto
 from mlgokit.corpus.corpus import ModuleFailure as NoModule
 from mlgokit.errors import InputError, ToolError
-from mlgokit.evaluation.compare import Intervals, compare_builds, compare_project, make_evaluation
+from mlgokit.evaluation.compare import compare_builds, compare_project, make_evaluation
 from mlgokit.evaluation.explain import explain_differences
 from mlgokit.evaluation.page import evaluation_page
 from mlgokit.evaluation.records import MEASURES, Evaluation, ProjectComparison, drop_rows, read_evaluation
@@ -117,9 +117,7 @@ def test_no_seed_finds_a_difference_between_equal_sides(after: Variant):
     found = evaluated(compiler, [f"{name}/1" for name in "abcd"], after, before=after)
 
     for seed in range(100):
-        again = make_evaluation(
-            found.projects, before=after, after=after, intervals=Intervals(seed=seed, level=0.99), compilations=8
-        )
+        again = make_evaluation(found.projects, before=after, after=after, seed=seed, level=0.99, compilations=8)
         assert all(change.low <= 0 <= change.high for change in again.overall.values())
         assert not any(judge(again, VerdictRules(), measure).ship for measure in MEASURES)
 
@@ -218,9 +216,7 @@ def test_costs_under_link_time_optimization_are_those_of_the_link_or_said_not_to
     else:
         assert (found.costs.change, found.costs.unread) == (pytest.approx(change, abs=0.01), "")
     assert project(asked=False).costs is None or change is not None
-    evaluation = make_evaluation(
-        [found], before=PLAIN_VARIANT, after=PLAIN_VARIANT, intervals=Intervals(), compilations=1
-    )
+    evaluation = make_evaluation([found], before=PLAIN_VARIANT, after=PLAIN_VARIANT, compilations=1)
     sentence = judge(evaluation, VerdictRules(), "cost").sentence
     assert ("(not read: LTO)." in sentence) is (change is None)
     assert ("| a | not read: LTO |" in render_markdown(evaluation_page(evaluation))) is (change is None)
@@ -301,7 +297,8 @@ def test_intervals_follow_seed_and_level():
             projects,
             before=PLAIN_VARIANT,
             after=PLAIN_VARIANT,
-            intervals=Intervals(seed=2, level=level),
+            seed=2,
+            level=level,
             compilations=6,
         )
         for level in (0.5, 0.99)

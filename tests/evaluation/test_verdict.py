@@ -8,7 +8,7 @@ import pytest
 from mlgokit.builds.images import BuiltImage
 from mlgokit.builds.variant import PLAIN_VARIANT, make_variant
 from mlgokit.errors import UsageError
-from mlgokit.evaluation.compare import Intervals, make_evaluation
+from mlgokit.evaluation.compare import make_evaluation
 from mlgokit.evaluation.records import (
     BuiltModule,
     CostComparison,
@@ -38,9 +38,7 @@ def project(name: str, before: int, after: int, **given: Any) -> ProjectComparis
 
 
 def evaluation(*projects: ProjectComparison) -> Evaluation:
-    return make_evaluation(
-        projects, before=PLAIN_VARIANT, after=make_variant([":never"]), intervals=Intervals(), compilations=2
-    )
+    return make_evaluation(projects, before=PLAIN_VARIANT, after=make_variant([":never"]), compilations=2)
 
 
 def verdict(*projects: ProjectComparison, measure: str = "image", **rules: Any) -> Verdict:

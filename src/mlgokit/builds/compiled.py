@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import tempfile
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from mlgokit.builds.compilers import (
 )
 from mlgokit.builds.corpus import Database, import_database, modules_of_project
 from mlgokit.builds.images import LinkBuild, LinkTask, static_link
-from mlgokit.builds.link import LinkPlan, image_names, link_words, plan_link, user_link
+from mlgokit.builds.link import image_names, link_words, plan_link, user_link
 from mlgokit.builds.pair import (
     BUILDS,
     BuildPair,
@@ -35,7 +35,6 @@ from mlgokit.compiler.objects.measure import measure_object
 from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.pool import parallel
 from mlgokit.compiler.request import Compiler, CompileRequest, Lto
-from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.build_notes import baseline_of, warn_about_levels
 from mlgokit.corpus.corpus import ModuleFailure, load_corpus
 from mlgokit.corpus.importers.database import lto_by_module
@@ -194,12 +193,7 @@ def _compile_with_bitcode(
             modules, variants, compiler=workers, links=links, lto=lto, left_out=left_out, report=report
         )
     compiled = [module for module in modules if not (lto or {}).get(module.name)]
-
-    def give_bitcode(_objects: Collection[str], _report: Report) -> PairBitcode:
-        """Return the modules that were compiled, whatever objects are asked about."""
-        return PairBitcode(modules=compiled, compiler=clang)
-
-    return dataclasses.replace(pair, bitcode=give_bitcode)
+    return dataclasses.replace(pair, bitcode=lambda *_: PairBitcode(modules=compiled, compiler=clang))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,14 +216,7 @@ class CorpusProjects:
 
     @contextlib.contextmanager
     def make(self, variants: VariantPair, *, report: Report) -> Generator[BuildPair]:
-        """Compile and link the projects both ways.
-
-        Raises:
-            BusyError: another process changes the corpus.
-            CorpusError: there is nothing to build.
-            ToolError: there is no such clang or linker, or no sandbox although one was asked for.
-            UsageError: a project is not in the corpus, or the cluster's address or TLS files are not usable.
-        """
+        """Compile and link the projects both ways."""
         with reading(self.folder):
             modules, left_out = self._modules()
             if variants.decides_at_any_level:
@@ -283,13 +270,7 @@ class DatabaseProject:
 
     @contextlib.contextmanager
     def make(self, variants: VariantPair, *, report: Report) -> Generator[BuildPair]:
-        """Import the sources, compile them both ways, and link.
-
-        Raises:
-            CorpusError: there is nothing to compile.
-            ToolError: a compiler or linker is missing.
-            UsageError: a link command does not fit the database, or the cluster's address or TLS files are not usable.
-        """
+        """Import the sources, compile them both ways, and link."""
         files = variants.files
         commands = [link_words(text) for text, _ in self.links]
         toolchain = toolchain_of_build(
@@ -313,7 +294,11 @@ class DatabaseProject:
             lto: Mapping[str, Lto] = {}
             links: dict[str, LinkBuild] | None = None
             if self.links:
-                plans = self._plan_links(commands, modules, toolchain)
+                outputs, known = self.database.outputs(), [module.name for module in modules]
+                plans = [
+                    plan_link(words, folder=folder, outputs=outputs, modules=known, toolchain=toolchain)
+                    for words, (_, folder) in zip(commands, self.links, strict=True)
+                ]
                 by_name = {module.name: module for module in modules}
                 modules = [by_name[name] for name in dict.fromkeys(name for plan in plans for name in plan.modules)]
                 if rest := len(by_name) - len(modules):
@@ -340,18 +325,3 @@ class DatabaseProject:
                 ],
                 report=report,
             )
-
-    def _plan_links(
-        self, commands: Sequence[tuple[str, ...]], modules: Sequence[Module], toolchain: Toolchain
-    ) -> list[LinkPlan]:
-        outputs = self.database.outputs()
-        return [
-            plan_link(
-                words,
-                folder=folder,
-                outputs=outputs,
-                modules=[module.name for module in modules],
-                toolchain=toolchain,
-            )
-            for words, (_, folder) in zip(commands, self.links, strict=True)
-        ]

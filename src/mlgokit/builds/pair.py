@@ -116,11 +116,6 @@ class PairBitcode:
     compiler: ClangCompiler
 
 
-def _no_bitcode(_objects: Collection[str], _report: Report) -> PairBitcode | str:
-    """Say that there is no bitcode: the default of :attr:`BuildPair.bitcode`."""
-    return "its bitcode was not kept"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildPair:
     """A build made by both variants.
@@ -141,7 +136,7 @@ class BuildPair:
     compilations: int
     baseline: str
     left_alone: tuple[str, ...] = ()
-    bitcode: Callable[[Collection[str], Report], PairBitcode | str] = _no_bitcode
+    bitcode: Callable[[Collection[str], Report], PairBitcode | str] = lambda *_: "its bitcode was not kept"
 
 
 class PairSource(Protocol):
@@ -161,15 +156,15 @@ class PairSource(Protocol):
             CorpusError: there is nothing to compile.
             StorageError: the disk is full or not writable.
             ToolError: a compiler, linker or command is missing, or cannot be started.
-            UsageError: there is nothing to compare.
+            UsageError: there is nothing to compare, or what was asked for does not fit the project.
         """
         ...
 
 
 def find_modules_in_both(modules: Mapping[str, CompilationPair]) -> list[str]:
     """List the modules that compiled in both builds, by name."""
-    return [name for name, pair in modules.items() if all(_is_ok(done) for done in pair)]
-
-
-def _is_ok(done: Compilation | None) -> bool:
-    return done is not None and done.status is CompileStatus.OK
+    return [
+        name
+        for name, pair in modules.items()
+        if all(one is not None and one.status is CompileStatus.OK for one in pair)
+    ]

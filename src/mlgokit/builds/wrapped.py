@@ -86,14 +86,7 @@ class WrappedProject:
 
     @contextlib.contextmanager
     def make(self, variants: VariantPair, *, report: Report) -> Generator[BuildPair]:
-        """Make both variants in copies of the folder; failures become rows. The second copy stays until the end.
-
-        Raises:
-            StorageError: the disk is full or not writable.
-            ToolError: a compiler is missing, or a command cannot be started.
-            UsageError: there is no such folder or program, the build calls no compiler that is wrapped, or an image
-                pattern fits nothing.
-        """
+        """Make both variants in copies of the folder; failures become rows. The second copy stays until the end."""
         if not self.folder.is_dir():
             raise UsageError(f"--folder {self.folder}: expected a folder with sources to build, found none; correct it")
         check_programs(self.commands, option="build")

@@ -34,7 +34,7 @@ from mlgokit.compiler.llvm_tools import find_demangler, readable_names
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.front_end import Level
 from mlgokit.errors import MlgokitError, UsageError
-from mlgokit.evaluation.compare import Intervals, compare_builds
+from mlgokit.evaluation.compare import compare_builds
 from mlgokit.evaluation.explain import explain_differences
 from mlgokit.evaluation.page import evaluation_page, symbols_of
 from mlgokit.evaluation.records import Evaluation
@@ -135,7 +135,7 @@ def run(config: Evaluate, *, report: Report = say_nothing) -> Evaluation:
     """
     variants = _check(config)
     with _source(config).make(variants, report=report) as pair:
-        found = compare_builds(pair, intervals=Intervals(seed=config.seed, level=config.confidence))
+        found = compare_builds(pair, seed=config.seed, level=config.confidence)
         if config.output is not None:
             found = explain_differences(found, pair, seconds=config.explain_seconds, report=report)
     return _conclude(config, found, allocates_only=variants.after.allocates_only, toolchain=pair.toolchain)

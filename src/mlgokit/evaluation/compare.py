@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -30,52 +29,47 @@ NOT_READ = "not read: LTO"
 """Reason for missing costs of register allocation: the link generates the code, and wrote no record of it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Intervals:
-    """Settings of bootstrap intervals over projects.
-
-    Attributes:
-        seed: random seed of the resamples.
-        level: confidence level, such as 0.95.
-    """
-
-    seed: int = 1
-    level: float = 0.95
-
-
-def compare_builds(pair: BuildPair, *, intervals: Intervals | None = None) -> Evaluation:
+def compare_builds(pair: BuildPair, *, seed: int = 1, level: float = 0.95) -> Evaluation:
     """Compare what both variants made; a module that fails in either is left out of the sums.
 
     Args:
         pair: compilations and images of both variants.
-        intervals: settings of the intervals over projects.
+        seed: random seed of the resamples of projects, by which intervals are estimated.
+        level: confidence level of the intervals.
     """
     variants = pair.variants
     found = make_evaluation(
         [compare_project(one, plugins=variants.compile_with_plugin, costs=variants.costs) for one in pair.projects],
         before=variants.before,
         after=variants.after,
-        intervals=intervals or Intervals(),
+        seed=seed,
+        level=level,
         compilations=pair.compilations,
     )
     return dataclasses.replace(found, baseline=pair.baseline, left_alone=pair.left_alone)
 
 
 def make_evaluation(
-    projects: Sequence[ProjectComparison], *, before: Variant, after: Variant, intervals: Intervals, compilations: int
+    projects: Sequence[ProjectComparison],
+    *,
+    before: Variant,
+    after: Variant,
+    seed: int = 1,
+    level: float = 0.95,
+    compilations: int,
 ) -> Evaluation:
     """Make an evaluation of compared projects, with their mean changes."""
-    rng = np.random.default_rng(intervals.seed)
+    rng = np.random.default_rng(seed)
     return Evaluation(
         policy=after.record.label,
         projects=tuple(projects),
-        summary=summarise(projects, rng=rng, level=intervals.level),
+        summary=summarise(projects, rng=rng, level=level),
         compilations=compilations,
-        overall=changes_of(projects, rng=rng, level=intervals.level),
+        overall=changes_of(projects, rng=rng, level=level),
         before=before.record,
         after=after.record,
-        level=intervals.level,
-        seed=intervals.seed,
+        level=level,
+        seed=seed,
     )
 
 
