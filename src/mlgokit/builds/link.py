@@ -109,10 +109,6 @@ class Linked:
     reason: str = ""
     said: str = ""
 
-    def failures(self, program: str) -> dict[str, str]:
-        """Return the reason why a program has no image, by the program's name; empty if it has one."""
-        return {program: self.reason} if self.reason else {}
-
 
 def command_words(text: str, *, option: str, known: Collection[str]) -> list[str]:
     r"""Split a user's command into words, and check them.

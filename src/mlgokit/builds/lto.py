@@ -28,7 +28,7 @@ from mlgokit.builds.link import (
     place_objects,
     plan_link,
 )
-from mlgokit.builds.measurement import Comparison, LinkedBuild, Measure, measure
+from mlgokit.builds.measurement import Comparison, LinkedBuild, Measure, Measurement, measure
 from mlgokit.builds.recorded import RecordedBuild
 from mlgokit.builds.request import BuildRequest
 from mlgokit.builds.variant import PluginPlace, cache_key
@@ -115,12 +115,6 @@ class CompileSteps:
             )
         return paths
 
-    def link(
-        self, objects: Mapping[str, Path], scratch: Path, *, timeout_seconds: float, added: Sequence[str] = ()
-    ) -> Linked:
-        """Run the user's link with these objects in place of the build's."""
-        return link(self.plan, objects, scratch, timeout_seconds=timeout_seconds, added=added)
-
     def words(self, objects: Mapping[str, Path], scratch: Path, *, timeout_seconds: float) -> tuple[str, ...]:
         """Make the words of the user's link with these objects; ``{output}`` stands for its output.
 
@@ -167,7 +161,7 @@ class LtoBuild:
 
     @property
     def plugin_place(self) -> PluginPlace:
-        """The steps of the build that load the plugin."""
+        """The link, and the compile steps as well if they leave inlining to it."""
         return "link" if self.steps is None else "both"
 
     def prove(self, candidate: CandidatePlugin, folder: Path) -> Proof:
@@ -176,16 +170,14 @@ class LtoBuild:
         Raises:
             ToolError: the link fails, or writes a larger image.
         """
-        how = dataclasses.replace(self.measure, command=(), is_lto=False)
         added = loading_options(self.plan.words, candidate.file, cache=folder / "cache")
-        scratch = folder / "with-plugin"
+        scratch, seconds = folder / "with-plugin", self.measure.timeout_seconds
         if self.steps is None:
-            linked = link(self.plan, {}, scratch, timeout_seconds=how.timeout_seconds, added=added)
+            linked = link(self.plan, {}, scratch, timeout_seconds=seconds, added=added)
         else:
             objects = self.steps.compile(scratch / "objects", PluginUse(plugin=candidate.file))
-            linked = self.steps.link(objects, scratch, timeout_seconds=how.timeout_seconds, added=added)
-        plain = measure(how, LinkedBuild(objects={}, images={_IMAGE: self.image}))
-        tuned = measure(how, LinkedBuild(objects={}, images={_IMAGE: linked.image}, failures=linked.failures(_IMAGE)))
+            linked = link(self.steps.plan, objects, scratch, timeout_seconds=seconds, added=added)
+        plain, tuned = (_weigh(self.measure, one) for one in (Linked(image=self.image), linked))
         is_size = self.measure.is_size
         if plain.value is None or tuned.value is None or (is_size and tuned.value > plain.value):
             reason = tuned.reason or plain.reason or f"{tuned.value:,.0f} bytes, plain {plain.value:,.0f}"
@@ -203,6 +195,13 @@ class LtoBuild:
             flag=" ".join(options),
             notes=() if self.steps is None else (_BOTH_PLACES,),
         )
+
+
+def _weigh(how: Measure, linked: Linked) -> Measurement:
+    """Measure the size of an image that was linked here, whatever judges the builds of a search."""
+    failures = {_IMAGE: linked.reason} if linked.reason else {}
+    by_size = dataclasses.replace(how, command=())
+    return measure(by_size, LinkedBuild(objects={}, images={_IMAGE: linked.image}, failures=failures))
 
 
 def open_link(
@@ -315,14 +314,7 @@ class _OriginalLink:
 
     @property
     def call(self) -> LinkerCall:
-        shown = [word.replace("{output}", "image") for word in self.plan.words]
-        return find_linker_call(
-            shown, self.plan.folder, toolchain=self.toolchain, timeout_seconds=self.asked.timeout_seconds
-        )
-
-    @property
-    def project(self) -> str:
-        return self.asked.project or self.plan.folder.name
+        return _linker_call(self.plan.words, self.plan.folder, self.toolchain, self.asked.timeout_seconds)
 
     def measure(self, plan: LinkPlan, modules: tuple[str, ...], *, is_lto: bool) -> Measure:
         return Measure(
@@ -347,21 +339,14 @@ def _defer_inlining(
     how = made.measure(steps.plan, (), is_lto=False)
     report(0, 1, "compile without inlining, and link")
     objects = steps.compile(scratch / "objects", PluginUse(policies={INLINE_SIZE.name: NEVER}))
-    found = steps.link(objects, scratch / "real", timeout_seconds=how.timeout_seconds)
-    by_size = dataclasses.replace(how, command=())
-    sizes = [
-        measure(by_size, LinkedBuild(objects={}, images={_IMAGE: image}, failures=failures)).value
-        for image, failures in ((made.image, {}), (found.image, found.failures(_IMAGE)))
-    ]
-    if sizes[0] is None or sizes[1] is None or sizes[1] > (1 + MOST_LARGER) * sizes[0]:
-        report(
-            1,
-            1,
-            ("the compile steps are unchanged: deferring inlining to the link would start from a much larger image"),
-        )
+    found = link(steps.plan, objects, scratch / "real", timeout_seconds=how.timeout_seconds)
+    plain, deferred = (_weigh(how, one).value for one in (Linked(image=made.image), found))
+    if plain is None or deferred is None or deferred > (1 + MOST_LARGER) * plain:
+        note = "the compile steps are unchanged: deferring inlining to the link would start from a much larger image"
+        report(1, 1, note)
         return made
     words = steps.words(objects, scratch / "libraries", timeout_seconds=how.timeout_seconds)
-    bar = None if how.command else sizes[0]
+    bar = None if how.command else plain
     plan = dataclasses.replace(made.plan, words=words)
     return dataclasses.replace(made, plan=plan, linked=found.image, steps=steps, objects=objects, bar=bar)
 
@@ -501,7 +486,7 @@ def _module(made: _OriginalLink, name: str, bitcode: Path, words: tuple[str, ...
     """Make a module of a link, or of one of its ThinLTO back ends; ``words`` are the linker's."""
     return Module(
         name=name,
-        project=made.project,
+        project=made.asked.project or made.plan.folder.name,
         language=language,
         bitcode=bitcode,
         command_line=words,
@@ -551,7 +536,8 @@ def searchable_link(recorded: RecordedBuild, toolchain: Toolchain, *, timeout_se
         for link in links:
             words = link_words(link.command)
             if len(links) == 1 or lto_of(words):
-                _check_linker(link, words, toolchain, timeout_seconds)
+                # Only lld of this LLVM loads the plugin.
+                _linker_call(words, link.folder, toolchain, timeout_seconds, f"--build: {link.output.name}")
         return recorded.link()
     except OtherLinkerError:
         raise
@@ -559,15 +545,11 @@ def searchable_link(recorded: RecordedBuild, toolchain: Toolchain, *, timeout_se
         return str(error)
 
 
-def _check_linker(link: RecordedLink, words: Sequence[str], toolchain: Toolchain, timeout_seconds: float) -> None:
-    """Refuse a link whose linker is not lld of the toolchain's LLVM, as only that loads the plugin."""
-    find_linker_call(
-        [word.replace("{output}", "image") for word in words],
-        link.folder,
-        toolchain=toolchain,
-        timeout_seconds=timeout_seconds,
-        option=f"--build: {link.output.name}",
-    )
+def _linker_call(
+    words: Sequence[str], folder: Path, toolchain: Toolchain, timeout_seconds: float, option: str = "--link-command"
+) -> LinkerCall:
+    shown = [word.replace("{output}", "image") for word in words]
+    return find_linker_call(shown, folder, toolchain=toolchain, timeout_seconds=timeout_seconds, option=option)
 
 
 def link_note(kinds: Mapping[Lto, int]) -> str:
