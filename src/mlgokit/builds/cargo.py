@@ -37,34 +37,47 @@ _VALUED = frozenset({"-p", "--package", "--exclude", "--bin", "--example", "--te
 _CHOOSING = _PACKAGES | _VALUED | {"--lib", "--bins", "--examples", "--tests", "--benches", "--all-targets"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class CargoBuild:
-    """A cargo build, each of whose programs is a module.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CargoRequest:
+    """A cargo build that is asked for.
 
     Attributes:
-        words: the cargo command as the user gave it.
-        compiler: compiler of the programs.
-        modules: one module for each program.
-        left_out: reasons by name for programs of the build that are not tuned.
-        inputs: digests of the files that a search depends on.
-        programs_folder: where the programs are linked at the end.
-        folder: working directory of the build and its tests.
+        words: words of the cargo command.
+        folder: working directory of the command.
+        scratch: folder for the target folder and the programs.
+        compiler: how compilers are opened; its ``llvm`` may be ``None`` for that of rustc.
+        reuse: reuse of work between the compilations of a program.
+        link_seconds: deadline of a link.
         tests: commands that test the programs.
         test_seconds: deadline of each test.
-        notes: notes on the build for the user, a sentence each.
-        measure: always ``None``: the account of the objects judges the search.
-        plugin_place: the steps of the build that load the plugin.
     """
 
     words: tuple[str, ...]
+    folder: Path
+    scratch: Path
+    compiler: CompilerOptions
+    reuse: ReuseOptions = field(default_factory=ReuseOptions)
+    link_seconds: float = 300.0
+    tests: tuple[tuple[str, ...], ...] = ()
+    test_seconds: float = 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CargoBuild:
+    """A cargo build, each of whose programs is a module; a :class:`~mlgokit.builds.build.Build`.
+
+    Attributes:
+        asked: the build that the user asked for.
+        compiler: compiler of the programs.
+        programs_folder: where the programs are linked at the end.
+    """
+
+    asked: CargoRequest
     compiler: RustCompiler
     modules: tuple[Module, ...]
     left_out: dict[str, str]
     inputs: dict[str, str]
     programs_folder: Path
-    folder: Path
-    tests: tuple[tuple[str, ...], ...]
-    test_seconds: float
     notes: tuple[str, ...] = ()
     measure: Measure | None = None
     plugin_place: PluginPlace = "compile"
@@ -89,14 +102,19 @@ class CargoBuild:
                     "plugin, so nothing was published; continue the search with --continue"
                 )
             programs[one.program] = (one.plain.image, one.tuned.image)
+        version, option = self.compiler.rustc.version, f"-Zllvm-plugins={candidate.published.resolve()}"
         calls = [self.compiler.calls[module.name] for module in self.modules]
-        wrapped = shlex.join(["mlgokit", "build", "--plugin", str(candidate.output), "--", *self.words])
+        lines = [
+            cargo_line(self.asked.words, call, unstable_options(version, call.crate, given=call.permitted), option)
+            for call in calls
+        ]
+        wrapped = shlex.join(["mlgokit", "build", "--plugin", str(candidate.output), "--", *self.asked.words])
         note = f"to build with the plugin in the same rustc calls, without editing files: {wrapped}"
         sides = [self.programs_folder / side for side in ("plain", "tuned")]
         tests = self.run_tests(
             f"no plugin was written, run it once with {sides[0]} first in PATH, and once with {sides[1]}"
         )
-        return Proof(flag=cargo_flag(self, calls, candidate.published), programs=programs, notes=(*tests, note))
+        return Proof(flag=" && ".join(lines), programs=programs, notes=(*tests, note))
 
     def link_programs(self, plugin: Path) -> tuple[TunedProgram, ...]:
         """Link the programs by rustc's own link, without and with the plugin, below ``programs_folder``.
@@ -132,41 +150,17 @@ class CargoBuild:
         Raises:
             RejectedError: the two runs of a test differ, or one does not end in time.
         """
-        for command in self.tests:
+        for command in self.asked.tests:
             plain, tuned = (_run_test(self, command, side) for side in ("plain", "tuned"))
             text = shlex.join(command)
             if plain != tuned:
+                found = " and ".join(f"exit code {code} with {len(output):,} bytes" for code, output in (plain, tuned))
                 raise RejectedError(
                     f"--test: expected the same exit code and output of `{text}` with the plain programs and the tuned "
-                    f"ones, found {_describe_run(plain)} and {_describe_run(tuned)}; {remedy}"
+                    f"ones, found {found}; {remedy}"
                 )
             how = "passes" if plain[0] == 0 else f"ends with {plain[0]}"
             yield f"`{text}` {how} with the plain programs and with the tuned ones, and prints the same"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CargoRequest:
-    """A cargo build that is asked for.
-
-    Attributes:
-        words: words of the cargo command.
-        folder: working directory of the command.
-        scratch: folder for the target folder and the programs.
-        compiler: how compilers are opened; its ``llvm`` may be ``None`` for that of rustc.
-        reuse: reuse of work between the compilations of a program.
-        link_seconds: deadline of a link.
-        tests: commands that test the programs.
-        test_seconds: deadline of each test.
-    """
-
-    words: tuple[str, ...]
-    folder: Path
-    scratch: Path
-    compiler: CompilerOptions
-    reuse: ReuseOptions = field(default_factory=ReuseOptions)
-    link_seconds: float = 300.0
-    tests: tuple[tuple[str, ...], ...] = ()
-    test_seconds: float = 3600.0
 
 
 def cargo_words(text: str) -> tuple[str, ...]:
@@ -242,46 +236,29 @@ def open_cargo(asked: CargoRequest, *, settings: Mapping[str, str] | None = None
         known=asked.reuse.new_known(),
     )
     return CargoBuild(
-        words=asked.words,
+        asked=asked,
         compiler=compiler,
         modules=modules,
         left_out=left_out,
         inputs={module.name: digest_file(module.bitcode) for module in modules},
         programs_folder=place / _PROGRAMS,
-        folder=folder,
-        tests=asked.tests,
-        test_seconds=asked.test_seconds,
     )
-
-
-def cargo_flag(build: CargoBuild, calls: Sequence[RustcCall], plugin: Path) -> str:
-    """Make the command that builds each program with the plugin."""
-    version, option = build.compiler.rustc.version, f"-Zllvm-plugins={plugin.resolve()}"
-    lines = [
-        cargo_line(build.words, call, unstable_options(version, call.crate, given=call.permitted), option)
-        for call in calls
-    ]
-    return " && ".join(lines)
 
 
 def _run_test(build: CargoBuild, command: Sequence[str], side: str) -> tuple[int, bytes]:
     done = process.run(
         command,
-        timeout_seconds=build.test_seconds,
-        cwd=build.folder,
+        timeout_seconds=build.asked.test_seconds,
+        cwd=build.asked.folder,
         env={**os.environ, "PATH": f"{build.programs_folder / side}{os.pathsep}{os.environ.get('PATH', '')}"},
         limits=USERS_LIMITS,
     )
     if done.timed_out:
         raise RejectedError(
-            f"--test: expected `{shlex.join(command)}` to end within {build.test_seconds:.0f} s with the {side} "
+            f"--test: expected `{shlex.join(command)}` to end within {build.asked.test_seconds:.0f} s with the {side} "
             "programs, found it still running; allow more with --test-minutes"
         )
     return done.returncode, done.stdout
-
-
-def _describe_run(outcome: tuple[int, bytes]) -> str:
-    return f"exit code {outcome[0]} with {len(outcome[1]):,} bytes"
 
 
 def cargo_line(words: Sequence[str], call: RustcCall, variables: Mapping[str, str], option: str) -> str:

@@ -210,16 +210,7 @@ def import_database(
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CorpusBuild:
-    """The modules of one project of a corpus as a build.
-
-    Attributes:
-        folder: folder of the corpus.
-        modules: the modules, in link order.
-        left_out: reasons by name for the project's sources and modules that are not compiled.
-        notes: notes on the build for the user, a sentence each.
-        measure: the link or command that judges the search; ``None`` if the summed bytes of objects do.
-        plugin_place: the steps of the build that load the plugin.
-    """
+    """The modules of one project of a corpus, from ``folder``, as a :class:`~mlgokit.builds.build.Build`."""
 
     folder: Path
     modules: Sequence[Module]

@@ -132,16 +132,13 @@ class CompileSteps:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LtoBuild:
-    """A link that is tuned.
+    """A link that is tuned; a :class:`~mlgokit.builds.build.Build`.
 
     Attributes:
         modules: the modules that the linker compiles.
         plan: the link command as the user gave it.
         image: path of the image that the link writes without a plugin.
-        measure: how a build of the modules is judged.
-        left_out: reasons by name for parts of the build that are not tuned.
         steps: the compile steps before the link, if they leave inlining to it.
-        notes: notes on the build for the user, a sentence each.
         levels: number of sources by the optimization level of their compile step; a link has none of its own.
     """
 

@@ -271,7 +271,7 @@ def _export_cargo(asked: ReplayRequest, cargo: CargoRequest, *, objective: Objec
         lines, found = replay_build(sources, compile_all, objective=objective)
         files = write_replay(asked.output, lines, rust=True) if lines else remove_replay(asked.output, rust=True)
         calls = [lined.compiler.calls[module.name] for module in whole]
-        flags = [cargo_line(lined.words, call, _line_tables(), f"@{files.config}") for call in calls]
+        flags = [cargo_line(lined.asked.words, call, _line_tables(), f"@{files.config}") for call in calls]
         version = lined.compiler.rustc.version
         return dataclasses.replace(
             found,
