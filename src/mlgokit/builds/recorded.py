@@ -197,14 +197,8 @@ def record_plain(
         copies = make_outside_folder(folder, anew=True)
         configured = copy_sources(tree, copies / "source", without=folder)
         if configured:
-            report(
-                1,
-                1,
-                (
-                    "not copied, because CMake or Meson configured it with absolute paths: "
-                    f"{', '.join(map(str, configured))}"
-                ),
-            )
+            names = ", ".join(map(str, configured))
+            report(1, 1, f"not copied, because CMake or Meson configured it with absolute paths: {names}")
         tree = copies / "tree" / tree.name
         copy_sources(copies / "source", tree)
     site = BuildSite(commands=commands, place=place, tree=tree, toolchain=toolchain)
@@ -240,10 +234,9 @@ def _record(site: BuildSite, configured: Sequence[Path], added: AddedOptions, *,
         )
     project = project_calls(build, tree)
     calls = project.calls
-    database = site.database
     # A compilation runs with these words, which the build's own commands do not have.
     compiled = [dataclasses.replace(call, words=(*call.words, *added.compile)) for call in calls]
-    written = write_database(compiled, database, kept=site.kept_sources)
+    written = write_database(compiled, site.database, kept=site.kept_sources)
     with writing(site.wrapping):
         shutil.rmtree(site.wrapping)
     passed = find_unseen_objects(tree, build, before=before, without=place.parent)
@@ -262,7 +255,7 @@ def _record(site: BuildSite, configured: Sequence[Path], added: AddedOptions, *,
     objects = {str(path) for call in calls if call.kind != "link" for path in call.outputs}
     return RecordedBuild(
         site=site,
-        database=database,
+        database=site.database,
         links=links,
         sources={str(path): state_of(path) for call in calls for path in call.sources if path.is_relative_to(tree)},
         objects=frozenset(objects),
@@ -296,12 +289,7 @@ def _tested(site: BuildSite, added: AddedOptions, report: Report) -> str | None:
 def _recalled(
     commands: BuildCommands, place: Path, settings: Mapping[str, object], toolchain: Toolchain, added: AddedOptions
 ) -> RecordedBuild | None:
-    """The build that was recorded; ``None`` without one, or if its copy is gone.
-
-    Raises:
-        InputError: the file is damaged.
-        ReuseError: another build was recorded.
-    """
+    """The build that was recorded; ``None`` without one, or if its copy is gone."""
     path, remedy = place / _RECORD, "put back a copy of it, or delete it: the plain build is then recorded again"
     if not path.exists():
         return None
@@ -506,9 +494,7 @@ def try_plugin(
 def _compared(recorded: RecordedBuild, *, must_shrink: bool, compressor: Compressor | None) -> tuple[TunedProgram, ...]:
     """The programs of both builds; those of the second one are kept as well.
 
-    Raises:
-        RejectedError: one is larger, of a build with link-time optimization: its compile steps know nothing of that.
-        StorageError: the disk is full or not writable.
+    Of a build with link-time optimization none may be larger: its compile steps know nothing of that.
     """
     site, found = recorded.site, list[TunedProgram]()
     for name, path in recorded.programs().items():
