@@ -251,7 +251,7 @@ def repeatable_links(how: Measure, objects: Mapping[str, Path], scratch: Path) -
         if program in failures:
             continue
         try:
-            size = _text_bytes(image)
+            size = file_totals(image).llvm_size_text
         except InputError as error:
             failures[program] = str(error)
             continue
@@ -315,15 +315,10 @@ def measure(how: Measure, linked: LinkedBuild) -> Measurement:
     return Measurement(value=value, reason="the command printed no number" if value is None else "")
 
 
-def _text_bytes(image: Path) -> int:
-    """Measure what llvm-size calls the text of an image, in bytes."""
-    return file_totals(image).llvm_size_text
-
-
 def _bytes_of(how: Measure, image: Path) -> int:
     """Measure the bytes of an image that count: of its sections, or of its stripped or compressed file."""
     if how.compressor is None:
-        return _text_bytes(image)
+        return file_totals(image).llvm_size_text
     stripped, compressed = how.compressor.measure(image)
     return stripped if compressed is None else compressed
 

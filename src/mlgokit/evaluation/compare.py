@@ -112,8 +112,8 @@ def compare_project(pair: ProjectPair, *, plugins: tuple[bool, bool], costs: boo
         project=pair.project,
         language=pair.language,
         modules=len(compiled),
-        before=_sizes([before for before, _ in measured], [image.before for image in images], weights),
-        after=_sizes([after for _, after in measured], [image.after for image in images], weights),
+        before=sum_sizes([before for before, _ in measured], [image.before for image in images], weights),
+        after=sum_sizes([after for _, after in measured], [image.after for image in images], weights),
         larger_modules=sum(after.llvm_size_text > before.llvm_size_text for before, after in measured),
         user_seconds_before=sum(before.user_seconds for before, _ in compiled),
         user_seconds_after=sum(after.user_seconds for _, after in compiled),
@@ -144,7 +144,8 @@ def _make_uncompared_row(name: str, status: str, reason: str) -> ModuleCompariso
     return ModuleComparison(module=name, before=side, after=side)
 
 
-def _sizes(objects: Sequence[ObjectSizes], images: Sequence[BuiltImage], weights: Mapping[str, int]) -> Sizes:
+def sum_sizes(objects: Sequence[ObjectSizes], images: Sequence[BuiltImage], weights: Mapping[str, int]) -> Sizes:
+    """Sum the sizes of objects and images; ``weights`` count the baseline's modules that define each COMDAT."""
     return Sizes(
         objects=sum(sizes.llvm_size_text for sizes in objects),
         link_aware=sum(size_score(sizes, weights) for sizes in objects),
@@ -156,7 +157,7 @@ def _sizes(objects: Sequence[ObjectSizes], images: Sequence[BuiltImage], weights
 
 
 def summarise(
-    projects: Sequence[ProjectComparison], *, rng: np.random.Generator, level: float = 0.95
+    projects: Sequence[ProjectComparison], *, rng: np.random.Generator, level: float
 ) -> dict[str, dict[str, Change]]:
     """Compute the mean change by language and measure, over the projects that were measured by it."""
     languages = sorted({project.language for project in projects})
@@ -167,9 +168,7 @@ def summarise(
     return {language: changes for language, changes in found.items() if changes}
 
 
-def changes_of(
-    projects: Sequence[ProjectComparison], *, rng: np.random.Generator, level: float = 0.95
-) -> dict[str, Change]:
+def changes_of(projects: Sequence[ProjectComparison], *, rng: np.random.Generator, level: float) -> dict[str, Change]:
     """Compute the mean change by measure, each over the projects that were measured by it."""
     found: dict[str, Change] = {}
     for measure in (*MEASURES, COST):

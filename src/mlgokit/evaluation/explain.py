@@ -8,7 +8,7 @@ import dataclasses
 import itertools
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -223,39 +223,24 @@ def _call_sites(plain: InlineDecisions, judged: InlineDecisions, known: dict[int
     heuristic = [None] * len(judged) if judged.heuristic is None else judged.heuristic.tolist()
     by_table = [False] * len(judged) if judged.by_table is None else judged.by_table.tolist()
 
-    def name_of(number: int) -> str:
-        """Look up the name of a function by its id; the id in hexadecimal if the name is not known."""
-        return known.get(number, f"function {number & (2**64 - 1):#018x}")
+    def sites_of(decisions: InlineDecisions, *answers: list[Any]) -> Iterator[ExplainedSite]:
+        keys = (decisions.sites.tolist(), decisions.caller.tolist(), decisions.callee.tolist())
+        for site, caller, callee, default, decided, table in zip(*keys, *answers, strict=True):
+            yield ExplainedSite(
+                site=f"{site:#018x}",
+                caller=known.get(caller, f"function {caller & (2**64 - 1):#018x}"),
+                callee=known.get(callee, f"function {callee & (2**64 - 1):#018x}"),
+                plain=before.get(site),
+                heuristic=default,
+                decided=decided,
+                by_table=table,
+            )
 
-    asked = zip(judged.sites.tolist(), judged.caller.tolist(), judged.callee.tolist(), strict=True)
-    found = [
-        ExplainedSite(
-            site=f"{site:#018x}",
-            caller=name_of(caller),
-            callee=name_of(callee),
-            plain=before.get(site),
-            heuristic=default,
-            decided=decided,
-            by_table=table,
-        )
-        for (site, caller, callee), default, decided, table in zip(
-            asked, heuristic, judged.inlined.tolist(), by_table, strict=True
-        )
-    ]
-    there = set(judged.sites.tolist())
-    asked = zip(plain.sites.tolist(), plain.caller.tolist(), plain.callee.tolist(), strict=True)
-    return found + [
-        ExplainedSite(
-            site=f"{site:#018x}",
-            caller=name_of(caller),
-            callee=name_of(callee),
-            plain=decided,
-            heuristic=None,
-            decided=None,
-        )
-        for (site, caller, callee), decided in zip(asked, plain.inlined.tolist(), strict=True)
-        if site not in there
-    ]
+    found = list(sites_of(judged, heuristic, judged.inlined.tolist(), by_table))
+    there = {one.site for one in found}
+    nothing = [None] * len(plain)
+    only_plain = sites_of(plain, nothing, nothing, [False] * len(plain))
+    return found + [one for one in only_plain if one.site not in there]
 
 
 def _components(
@@ -414,12 +399,8 @@ def _keep_differences(lines: Sequence[TreeLine]) -> list[TreeLine]:
 class DifferingFunction:
     """A function whose bytes or cost differ between the builds; equal copies in several objects are one.
 
-    Attributes:
-        function: name of the function.
-        project: name of its project.
-        before: bytes and cost in the baseline; ``None`` if the function is absent there.
-        after: bytes and cost in the candidate; ``None`` if the function is absent there.
-        where: names of the modules with this function, or of the images if link-time optimization generated it.
+    ``before`` and ``after`` are ``None`` if the function is absent there; ``where`` names the modules that have it, or
+    the images if link-time optimization generated it.
     """
 
     function: str
@@ -436,17 +417,8 @@ class DifferingFunction:
     @property
     def cost_growth(self) -> float:
         """Cost of register allocation gained."""
-        before, after = (one.cost if one is not None and one.cost is not None else 0.0 for one in self._sides)
+        before, after = (0.0 if one is None else one.cost or 0.0 for one in (self.before, self.after))
         return after - before
-
-    @property
-    def has_costs(self) -> bool:
-        """Whether the function has a cost of register allocation on either side."""
-        return any(one is not None and one.cost is not None for one in self._sides)
-
-    @property
-    def _sides(self) -> tuple[FunctionBytes | None, FunctionBytes | None]:
-        return self.before, self.after
 
 
 def differing_functions(

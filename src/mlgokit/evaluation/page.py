@@ -448,7 +448,7 @@ def _module_cell(module: BuiltModule) -> Cell:
 def _function_table(projects: Sequence[ProjectComparison], *, by_cost: bool) -> Table:
     """Make the table of functions that differ; if there are many, those that changed least are left out."""
     differing = differing_functions(projects, by_cost=by_cost)
-    has_costs = any(one.has_costs for one in differing)
+    has_costs = any(_cost_cell(side) is not None for one in differing for side in (one.before, one.after))
     listed = (
         differing
         if len(differing) <= 2 * MOST_FUNCTIONS

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from mlgokit.builds.images import weigh_image
 from mlgokit.compiler import process
-from mlgokit.compiler.objects.formats import file_totals
-from mlgokit.compiler.objects.measure import ObjectSizes, link_weights, measure_object, size_score
+from mlgokit.compiler.objects.measure import ObjectSizes, link_weights, measure_object
 from mlgokit.compiler.options.cc1 import Cc1Line
 from mlgokit.compiler.outcome import first_error
 from mlgokit.compiler.pool import parallel
@@ -16,8 +16,9 @@ from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.front_end import front_end_environment
 from mlgokit.corpus.options.driver import may_be_linked
 from mlgokit.corpus.sources.extract import project_jobs, project_sources
-from mlgokit.corpus.sources.projects import Program, ProgramRun, Project
+from mlgokit.corpus.sources.projects import ProgramRun, Project
 from mlgokit.errors import CorpusError, ToolError
+from mlgokit.evaluation.compare import sum_sizes
 from mlgokit.evaluation.records import Sizes
 from mlgokit.progress import Report, say_nothing
 
@@ -62,7 +63,8 @@ def compare_program(
         CorpusError: the project has no program, or a source does not compile.
         ToolError: there is no linker, or linking failed.
     """
-    if project.program is None:
+    program = project.program
+    if program is None:
         raise CorpusError(
             f"project {project.name!r}: expected a project that describes a program to link, found none; name "
             "another project"
@@ -71,7 +73,7 @@ def compare_program(
     root, _ = project_sources(project, sources_folder=sources_folder)
     # A list of projects may be a stranger's: its sources are compiled with options that were checked.
     jobs = project_jobs([project], toolchain=toolchain, sources_folder=sources_folder)
-    word = next((word for word in project.program.libraries if not may_be_linked(word)), None)
+    word = next((word for word in program.libraries if not may_be_linked(word)), None)
     if word is not None:
         raise CorpusError(
             f"project {project.name!r}: libraries: expected libraries by their names such as -lm, found {word[:200]!r}"
@@ -98,28 +100,17 @@ def compare_program(
             return measure_object(output)
 
         measured = parallel(compile_one, tasks, workers=workers, report=report, label="build the program")
-        objects = {
-            build: [sizes for task, sizes in zip(tasks, measured, strict=True) if task[0] == build]
-            for build in ("before", "after")
-        }
+        objects = {"before": measured[: len(jobs)], "after": measured[len(jobs) :]}
         weights = link_weights(objects["before"])
         sizes: dict[str, Sizes] = {}
-        for build in ("before", "after"):
+        for build, compiled in objects.items():
             files = [folder / f"{index}.{build}.o" for index in range(len(jobs))]
-            _link(project, toolchain, files, folder / build)
-            totals = file_totals(folder / build)
-            sizes[build] = Sizes(
-                objects=sum(one.llvm_size_text for one in objects[build]),
-                link_aware=sum(size_score(one, weights) for one in objects[build]),
-                text=totals.text,
-                rodata=totals.rodata,
-                eh_frame=totals.eh_frame,
-                image=totals.llvm_size_text,
-            )
-        commands = [command for run in project.program.runs for command in _commands(run, root)]
+            _link(project, [*files, *program.libraries], toolchain, folder / build)
+            sizes[build] = sum_sizes(compiled, [weigh_image(folder / build).row], weights)
+        commands = [command for run in program.runs for command in _commands(run, root)]
         differences = _run_both(folder, commands, root, report)
     return ProgramComparison(
-        name=project.program.name,
+        name=program.name,
         before=sizes["before"],
         after=sizes["after"],
         runs=len(commands),
@@ -163,13 +154,9 @@ def link_program(
     return process.run(argv, timeout_seconds=timeout_seconds, env=env)
 
 
-def _link(project: Project, toolchain: Toolchain, objects: Sequence[Path], output: Path) -> None:
-    program: Program | None = project.program
-    libraries = program.libraries if program is not None else ()
+def _link(project: Project, words: Sequence[str | Path], toolchain: Toolchain, output: Path) -> None:
     is_cxx = project.language == "c++"
-    done = link_program(
-        [*objects, *libraries], output, toolchain=toolchain, is_cxx=is_cxx, timeout_seconds=LINK_SECONDS
-    )
+    done = link_program(words, output, toolchain=toolchain, is_cxx=is_cxx, timeout_seconds=LINK_SECONDS)
     if done.returncode != 0:
         driver = toolchain.clangxx if is_cxx else toolchain.clang
         raise ToolError(

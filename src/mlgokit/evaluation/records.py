@@ -71,6 +71,12 @@ class FunctionComparison:
     after: FunctionBytes | None
     comdat: bool = False
 
+    @property
+    def growth(self) -> int:
+        """Bytes gained."""
+        before, after = (0 if one is None else one.total for one in (self.before, self.after))
+        return after - before
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltModule:

@@ -18,8 +18,6 @@ from mlgokit.evaluation.records import (
     ModuleComparison,
 )
 
-_STATUS = {status: status.name.lower() for status in CompileStatus}
-
 
 def built_module(done: Compilation | None, weights: Mapping[str, int], *, plugin: bool) -> BuiltModule:
     """Make one build's half of a module's row; ``weights`` count the baseline's modules that define each COMDAT."""
@@ -27,7 +25,7 @@ def built_module(done: Compilation | None, weights: Mapping[str, int], *, plugin
         return BuiltModule(status="absent", reason="this build made no such object", plugin=plugin)
     if done.status is not CompileStatus.OK:
         return BuiltModule(
-            status=_STATUS[done.status], reason=done.reason, plugin=plugin, user_seconds=done.user_seconds
+            status=done.status.name.lower(), reason=done.reason, plugin=plugin, user_seconds=done.user_seconds
         )
     if done.sizes is None:
         return BuiltModule(status=BITCODE, plugin=plugin, user_seconds=done.user_seconds)
@@ -88,13 +86,7 @@ def differing_functions(
         for name in dict.fromkeys((*before, *after))
         if before.get(name) != after.get(name)
     ]
-    return tuple(sorted(found, key=lambda one: (-growth(one), one.function)))
-
-
-def growth(function: FunctionComparison) -> int:
-    """Compute the bytes that a function gained."""
-    before, after = (0 if one is None else one.total for one in (function.before, function.after))
-    return after - before
+    return tuple(sorted(found, key=lambda one: (-one.growth, one.function)))
 
 
 def compare_costs(
