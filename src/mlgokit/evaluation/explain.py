@@ -70,13 +70,9 @@ class Explanation:
     ``change`` is the sum of the components' changes, ``unexplained``, ``elsewhere`` and ``allocation``.
 
     Attributes:
-        module: name of the module.
-        project: name of its project.
         side: the candidate.
         failure: why there is nothing to explain; empty if there is an explanation.
         left_alone: a sentence for each policy that leaves the module to LLVM because of its architecture.
-        before: bytes of the plain object.
-        after: bytes of the candidate's object.
         unexplained: bytes gained by functions that no differing decision can have changed.
         elsewhere: bytes gained outside of functions.
         allocation: bytes gained by the plugin's decisions about register allocation; all other bytes are of an object
@@ -86,7 +82,6 @@ class Explanation:
         sites: every call site, in the order in which the candidate's build asked about them, then those that only the
             plain build asked about.
         source: path of the corpus.
-        mlgokit_version: version of mlgokit that explained.
         toolchain: version of each tool.
     """
 

@@ -1,4 +1,4 @@
-"""The results of an evaluation, as values, which ``evaluation.json`` has, and from which reports are made.
+"""The results of an evaluation, as values, from which reports are made; ``evaluation.json`` in ``docs/formats.md``.
 
 ``before`` is the baseline, plain unless another is asked for; ``after`` is the candidate. Sizes are bytes, times are
 seconds.
@@ -80,16 +80,12 @@ class FunctionComparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltModule:
-    """A module as one of the two builds compiled it.
+    """A module as one of the two builds compiled it; bytes as those of :class:`Sizes`, but of its object.
 
     Attributes:
         status: ``ok``, ``bitcode``, ``absent`` (this build made no such object), or how the compiler failed.
         reason: the compiler's first error.
         plugin: whether the compiler loaded the plugin.
-        objects: bytes of the object that llvm-size calls text: ``text`` + ``rodata`` + ``eh_frame``.
-        text: executable sections.
-        rodata: read-only data, exception tables included.
-        eh_frame: unwind tables.
         data: writable bytes.
         link_aware: link-aware score, by the baseline's weights of COMDAT signatures.
         user_seconds: processor time of the compiler.
@@ -109,14 +105,9 @@ class BuiltModule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModuleComparison:
-    """A module, and those of its functions that differ.
+    """A module, by its name in the corpus or the path of its object in the build, and its functions that differ.
 
-    Attributes:
-        module: name of the module in the corpus, or path of its object in the build.
-        before: the module in the baseline.
-        after: the module in the candidate.
-        functions: number of different function names in both objects together.
-        differing: functions whose bytes or costs differ.
+    ``functions`` is the number of different function names in both objects together.
     """
 
     module: str
@@ -128,14 +119,9 @@ class ModuleComparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageComparison:
-    """A linked image, and those of its functions that differ, if it has a symbol table.
+    """A linked image, by its path in the build or the name of its project, and its functions that differ.
 
-    Attributes:
-        image: path of the image in the build, or name of the project.
-        before: the baseline's image.
-        after: the candidate's image.
-        functions: number of different function names in both images together.
-        differing: functions whose code differs in size.
+    ``functions`` is the number of different function names in both images together, 0 without symbol tables.
     """
 
     image: str
@@ -174,18 +160,12 @@ class ProjectComparison:
     """One project, compared between the two builds.
 
     Attributes:
-        project: name of the project.
-        language: ``c`` or ``c++``.
+        language: ``c``, ``c++`` or ``unknown``.
         modules: number of modules that compiled in both builds.
-        before: sizes in the baseline.
-        after: sizes in the candidate.
         larger_modules: number of modules whose object is larger in the candidate.
-        user_seconds_before: processor time of the baseline's compilations.
-        user_seconds_after: processor time of the candidate's compilations.
         link_failure: why the images could not be linked, and then their sizes are 0; empty if they were.
         failures: modules that one of the builds could not compile.
         module_rows: every module, also those that failed.
-        images: linked images.
         costs: costs of register allocation; ``None`` if they were not asked for.
     """
 
@@ -273,11 +253,8 @@ class ExplainedSite:
 class ExplainedComponent:
     """A component: differing decisions whose effects in bytes cannot be separated.
 
-    Attributes:
-        number: number of the component from 0, by which call sites and functions refer to it.
-        change: bytes that the component's functions gained together.
-        differences: number of call sites that are decided differently.
-        functions: number of functions whose sizes changed.
+    Call sites and functions refer to it by its ``number``, from 0. ``change`` is what its functions gained together,
+    ``differences`` the number of call sites that are decided differently, ``functions`` that of functions that changed.
     """
 
     number: int
@@ -288,14 +265,10 @@ class ExplainedComponent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainedFunction:
-    """A function whose bytes differ between the two objects.
+    """A function whose bytes (code, jump tables, exception table, unwind information) differ between the two objects.
 
-    Attributes:
-        function: name of the function.
-        before: bytes in the plain object: code, jump tables, exception table and unwind information; ``None`` if the
-            object has no such function.
-        after: bytes in the candidate's object; ``None`` if the object has no such function.
-        component: number of the component whose differences can explain the change; ``None`` if there is none.
+    ``before`` and ``after`` are ``None`` if the object has no such function, ``component`` if no component can explain
+    the change.
     """
 
     function: str
@@ -330,13 +303,10 @@ class FunctionTree:
     """The call tree of a function that grew or shrank much, as a report shows it.
 
     Attributes:
-        function: name of the function.
         module: module that was compiled again for the tree; other modules may have copies of the function.
-        project: name of the module's project.
         growth: bytes gained in the evaluation; negative for a function that shrank.
         failure: why there is no explanation, and then the fields below are empty; empty if there is one.
-        before: bytes in the plain object; ``None`` if it has no such function.
-        after: bytes in the candidate's object; ``None`` if it has no such function.
+        before: bytes in the plain object; ``None`` if it has no such function, as ``after`` of the candidate's.
         component: component whose differences can explain the change; ``None`` if there is none.
         lines: the first lines of the call tree.
         more: number of lines that were left out.
@@ -366,13 +336,9 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The verdict whether to ship the candidate.
+    """The verdict whether to ship the candidate, by which measure, in a sentence with the figures that it rests on.
 
-    Attributes:
-        ship: whether to ship.
-        measure: measure by which projects were compared.
-        sentence: the verdict and the figures that it rests on.
-        reasons: reasons not to ship, one sentence each; empty for ``ship``.
+    ``reasons`` not to ship are one sentence each, and empty for ``ship``.
     """
 
     ship: bool
@@ -387,22 +353,17 @@ class Evaluation:
 
     Attributes:
         policy: label of the candidate.
-        projects: comparison of each project.
         summary: mean change by language, then by measure (``objects``, ``link_aware``, ``text``, ``image``, ``cost``).
         compilations: number of compilations.
         overall: mean change by measure, over the projects of all languages.
-        before: the baseline.
-        after: the candidate.
         baseline: compiler, version and optimization levels that both builds have in common.
-        level: confidence level of the intervals.
-        seed: random seed of the intervals.
+        level: confidence level of the intervals, which resample projects with ``seed``.
         left_alone: a sentence for each policy that leaves modules to LLVM because of their architecture.
         verdict: verdict whether to ship; ``None`` if it was not asked for.
         trees: call trees of the functions that changed most, those that grew first.
         no_trees: why there are no call trees, if they were asked for.
         source: path of the corpus or the build.
         command: command line of the evaluation.
-        mlgokit_version: version of mlgokit that evaluated.
         toolchain: version of each tool.
     """
 

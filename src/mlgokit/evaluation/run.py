@@ -71,9 +71,7 @@ class RoundReport:
     """The numbers of one round of training.
 
     Attributes:
-        round: number of the round, from 0.
-        compilations: number of compilations in the round.
-        user_seconds: processor time of these compilations.
+        user_seconds: processor time of the round's compilations.
         flips: number of flipped decisions collected so far.
         components: number of components of flips, which are the labels, so far.
         correlation: correlation of predicted and measured changes on projects outside the fit; NaN if unknown.
@@ -103,16 +101,11 @@ class StageTime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunReport:
-    """All results of a quickstart run, and the settings that repeat it.
+    """All results of a quickstart run, and the settings that repeat it; ``results.json`` in ``docs/formats.md``.
 
     Attributes:
-        command: command line of the run.
-        mlgokit_version: version of mlgokit that ran.
-        toolchain: version of each tool.
-        seed: random seed.
         corpus: numbers of ``projects``, ``modules``, ``c++ modules`` and ``failures`` of the corpus, by these names.
         stages: stages in the order in which they ran.
-        rounds: numbers of each round of training.
         evaluation: evaluation of the policy on projects held out of training.
         program: comparison of a real program with the trained policy; ``None`` if none was built.
         policy: path and digest of the policy file.
