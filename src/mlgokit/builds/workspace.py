@@ -2,7 +2,6 @@
 
 import contextlib
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,6 @@ from mlgokit.builds.compilers import ClusterChoice, CompilerOptions, ReuseOption
 from mlgokit.compiler.caching import CachingCompiler, older_results, open_caching
 from mlgokit.compiler.development import DevelopmentCompiler
 from mlgokit.compiler.shared_store import open_shared
-from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import Corpus, load_corpus
 from mlgokit.corpus.identity import digest_modules
 from mlgokit.corpus.options.edits import CommandLineEdits
@@ -19,37 +17,6 @@ from mlgokit.locks import locked, reading
 from mlgokit.manifest import check_manifest, write_manifest
 from mlgokit.module import Module
 from mlgokit.progress import Report
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Workspace:
-    """The opened resources of a run, while it holds its locks.
-
-    Attributes:
-        folder: folder for the results.
-        corpus: the corpus, with the user's edits of options applied.
-        edits: these edits.
-        compiler: compiler with a store of finished compilations.
-        toolchain: toolchain of the compiler on this machine.
-    """
-
-    folder: Path
-    corpus: Corpus
-    edits: CommandLineEdits
-    compiler: CachingCompiler
-    toolchain: Toolchain
-
-    def claim(self, *, kind: str, config: dict[str, Any], modules: Sequence[Module]) -> None:
-        """Claim the run's folder, see :func:`claim_folder`."""
-        claim_folder(
-            self.folder,
-            kind=kind,
-            config=config,
-            edits=self.edits,
-            compiler=self.compiler,
-            corpus=self.corpus,
-            modules=modules,
-        )
 
 
 @contextlib.contextmanager
@@ -64,8 +31,8 @@ def open_workspace(
     cluster: ClusterChoice,
     reuse: ReuseOptions | None = None,
     report: Report,
-) -> Generator[Workspace]:
-    """Lock the folder and the corpus, and open a compiler of its modules; all is released at the end.
+) -> Generator[tuple[Corpus, CachingCompiler]]:
+    """Lock the folder and the corpus, and open both: the corpus with edited options, and a compiler of its modules.
 
     Args:
         folder: folder for the results.
@@ -100,7 +67,7 @@ def open_workspace(
         with contextlib.closing(caching):
             if older := older_results(store):
                 report(0, older, f"{store} has results of other versions, which are not used and can be deleted")
-            yield Workspace(folder=folder, corpus=loaded, edits=edits, compiler=caching, toolchain=clang.toolchain)
+            yield loaded, caching
 
 
 def claim_folder(

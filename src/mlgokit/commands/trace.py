@@ -84,24 +84,27 @@ def run(config: Trace, *, report: Report = say_nothing) -> dict[str, Any]:
     if config.development:
         return _trace_development(config, problem, selection, report)
     policy, identity = _policy(config.policy, problem)
+    edits = config.changes.edits()
     with open_workspace(
         config.output,
         corpus=config.corpus,
         compiler=config.compiler,
-        edits=config.changes.edits(),
+        edits=edits,
         store=config.store,
         shared_store=config.shared_store,
         cluster=config.cluster,
         report=report,
-    ) as workspace:
-        modules = selection.draw(workspace.corpus.modules)
+    ) as (corpus, compiler):
+        modules = selection.draw(corpus.modules)
         if problem is INLINE_SIZE:
             warn_about_levels(modules, report)
         settings = {"problem": problem.name, "policy": identity, "module_filter": config.module_filter}
         settings |= {"sampling_rate": config.sampling_rate, "seed": config.seed}
-        workspace.claim(kind="trace", config=settings, modules=modules)
+        claim_folder(
+            config.output, kind="trace", config=settings, edits=edits, compiler=compiler, corpus=corpus, modules=modules
+        )
         traces = tracing.trace_modules(
-            workspace.compiler, modules, problem, policy=policy, folder=config.output / "logs", report=report
+            compiler, modules, problem, policy=policy, folder=config.output / "logs", report=report
         )
         return _write(config, problem, selection, traces)
 

@@ -16,7 +16,7 @@ import tyro
 
 from mlgokit.algorithms.registry import default_learner
 from mlgokit.basic import Basic
-from mlgokit.builds.workspace import open_workspace
+from mlgokit.builds.workspace import claim_folder, open_workspace
 from mlgokit.commands.options import (
     COMPILER,
     LEAN_REUSE,
@@ -115,20 +115,23 @@ def run(config: Train, *, report: Report = say_nothing) -> Trained:
         cluster=config.cluster,
         reuse=config.reuse,
         report=report,
-    ) as workspace:
-        corpus = workspace.corpus
+    ) as (corpus, compiler):
         modules = training_modules(corpus.modules, known_contents(corpus.folder, corpus.modules))
         if config.problem == INLINE_SIZE.name:
             warn_about_levels(modules, report)
         settings = learning.resolve(algorithm).identity_settings()
-        workspace.claim(
+        claim_folder(
+            config.output,
             kind="policy",
             config={"algorithm": algorithm, "problem": config.problem, **settings},
+            edits=edits,
+            compiler=compiler,
+            corpus=corpus,
             modules=modules,
         )
         remove_leftovers(config.output)
         learned = learn(
-            workspace.compiler,
+            compiler,
             modules,
             PROBLEMS[config.problem],
             algorithm,
@@ -145,7 +148,7 @@ def run(config: Train, *, report: Report = say_nothing) -> Trained:
             "source": str(config.corpus),
             "command": shlex.join(["mlgokit", *sys.argv[1:]]),
             "mlgokit_version": package_version(),
-            "toolchain": workspace.toolchain.describe(),
+            "toolchain": compiler.toolchain.describe(),
         }
         return _write(config.output, learned, made_by)
 
