@@ -11,7 +11,7 @@ from mlgokit.builds.compilers import (
     ClusterChoice,
     CompilerOptions,
     clang_for,
-    open_compiler,
+    open_tools,
     spread,
     toolchain_of_build,
 )
@@ -222,7 +222,7 @@ class CorpusProjects:
             if variants.decides_at_any_level:
                 warn_about_levels(modules, report)
             files = (*self.edits.files, *variants.files)
-            clang = open_compiler(self.compiler, corpus=self.folder, files=files, report=report)
+            clang = clang_for(self.compiler, *open_tools(self.compiler), corpus=self.folder, files=files, report=report)
             yield _compile_with_bitcode(
                 modules, variants, clang=clang, cluster=self.cluster, left_out=left_out, report=report
             )

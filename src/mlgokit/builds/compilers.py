@@ -301,31 +301,6 @@ def open_sandbox_of_front_ends(mode: SandboxMode, toolchain: Toolchain) -> Sandb
     return open_front_end_sandbox(toolchain)
 
 
-def open_compiler(
-    options: CompilerOptions,
-    *,
-    corpus: Path,
-    folder: Path | None = None,
-    files: Sequence[Path] = (),
-    report: Report = say_nothing,
-) -> ClangCompiler:
-    """Open the clang that is asked for, with our plugin, for the modules of a corpus.
-
-    Args:
-        options: options for compilers, from the command line.
-        corpus: folder of the corpus with the modules.
-        folder: folder that the run writes to; ``None`` if it has temporary files only.
-        files: files that the user's own compiler options name, which a sandbox must show.
-        report: called if there should be a sandbox, but it does not work.
-
-    Raises:
-        ToolError: there is no such clang, or it has neither headers nor a prebuilt plugin; or the user asked for a
-            sandbox, and it does not work.
-    """
-    toolchain, plugin = open_tools(options)
-    return clang_for(options, toolchain, plugin, corpus=corpus, folder=folder, files=files, report=report)
-
-
 def clang_for(
     options: CompilerOptions,
     toolchain: Toolchain,
@@ -336,9 +311,17 @@ def clang_for(
     files: Sequence[Path] = (),
     report: Report = say_nothing,
 ) -> ClangCompiler:
-    """Open the clang of a toolchain for the modules of a corpus; for the arguments see :func:`open_compiler`.
+    """Open the clang of a toolchain for the modules of a corpus, or for a link.
 
-    Without a corpus it is for a link, which reads the whole build: it runs in no sandbox.
+    Args:
+        options: options for compilers, from the command line.
+        toolchain: LLVM installation, as of :func:`open_tools`.
+        plugin: our plugin for it, if requests need one.
+        corpus: folder of the corpus with the modules; ``None`` for a link, which reads the whole build, so that it runs
+            in no sandbox.
+        folder: folder that the run writes to; ``None`` if it has temporary files only.
+        files: files that the user's own compiler options name, which a sandbox must show.
+        report: called if there should be a sandbox, but it does not work.
 
     Raises:
         ToolError: the user asked for a sandbox, and it does not work.

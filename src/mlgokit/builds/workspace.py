@@ -5,7 +5,7 @@ from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any
 
-from mlgokit.builds.compilers import ClusterChoice, CompilerOptions, ReuseOptions, open_compiler, spread
+from mlgokit.builds.compilers import ClusterChoice, CompilerOptions, ReuseOptions, clang_for, open_tools, spread
 from mlgokit.compiler.caching import CachingCompiler, older_results, open_caching
 from mlgokit.compiler.development import DevelopmentCompiler
 from mlgokit.compiler.shared_store import open_shared
@@ -53,7 +53,9 @@ def open_workspace(
     recheck = compiler.recheck()
     with locked(folder), reading(corpus):
         loaded = load_corpus(corpus, edits)
-        clang = open_compiler(compiler, corpus=corpus, folder=folder, files=edits.files, report=report)
+        clang = clang_for(
+            compiler, *open_tools(compiler), corpus=corpus, folder=folder, files=edits.files, report=report
+        )
         if reuse is not None:
             clang = reuse.apply_to(clang, recheck=recheck)
         workers = spread(cluster, clang, report=report)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import tyro
 
-from mlgokit.builds.compilers import open_compiler
+from mlgokit.builds.compilers import clang_for, open_tools
 from mlgokit.builds.variant import make_variant
 from mlgokit.commands.options import COMPILER, NO_CHANGES, Changes, Compiling, Texts
 from mlgokit.compiler.describe import function_names
@@ -80,7 +80,9 @@ def run(config: Explain, *, report: Report = say_nothing) -> Explained:
     with reading(config.corpus):
         edits = config.changes.edits()
         module = find_module(load_corpus(config.corpus, edits).modules, config.module, corpus=config.corpus)
-        compiler = open_compiler(config.compiler, corpus=config.corpus, files=edits.files, report=report)
+        compiler = clang_for(
+            config.compiler, *open_tools(config.compiler), corpus=config.corpus, files=edits.files, report=report
+        )
         found = explain_module(
             module,
             compiler=compiler,
