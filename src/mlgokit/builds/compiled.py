@@ -32,7 +32,6 @@ from mlgokit.builds.variant import modules_of_variant
 from mlgokit.compiler.compilation import Compilation, CompileStatus
 from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.objects.measure import measure_object
-from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.pool import parallel
 from mlgokit.compiler.request import Compiler, CompileRequest, Lto
 from mlgokit.corpus.build_notes import baseline_of, warn_about_levels
@@ -276,8 +275,7 @@ class DatabaseProject:
         toolchain = toolchain_of_build(
             self.compiler, database=self.database.path, commands=(), need_plugin=variants.needs_plugin
         )
-        variants.check_plugins(toolchain)
-        plugin = build_plugin(toolchain) if variants.needs_plugin else None
+        plugin = variants.plugin_for(toolchain)
         with tempfile.TemporaryDirectory(prefix="mlgokit-evaluate-") as scratch:
             corpus = import_database(
                 self.database,

@@ -11,7 +11,7 @@ from mlgokit.builds.variant import PLAIN_VARIANT, Variant, describe_inactive_pol
 from mlgokit.compiler.compilation import Compilation, CompileStatus
 from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.options.parse import parse_options
-from mlgokit.compiler.plugin_build import check_made_for
+from mlgokit.compiler.plugin_build import build_plugin, check_made_for
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import ModuleFailure
 from mlgokit.corpus.options.edits import CommandLineEdits
@@ -49,15 +49,17 @@ class VariantPair:
         """Whether a variant has policies, and thus needs our plugin, as it names none of its own."""
         return any(side.use is not None and side.use.plugin is None for side in self.both.values())
 
-    def check_plugins(self, toolchain: Toolchain) -> None:
-        """Refuse a user's plugin that ``toolchain`` would not load.
+    def plugin_for(self, toolchain: Toolchain) -> Path | None:
+        """Build our plugin if a variant needs it, and refuse a plugin of the user that ``toolchain`` would not load.
 
         Raises:
             InputError: a plugin was made for other compilers.
+            ToolError: our plugin cannot be built.
         """
         for side in self.both.values():
             if side.use is not None and side.use.plugin is not None:
                 check_made_for(side.use.plugin, toolchain)
+        return build_plugin(toolchain) if self.needs_plugin else None
 
     @property
     def decides_at_any_level(self) -> bool:

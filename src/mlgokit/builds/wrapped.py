@@ -23,7 +23,6 @@ from mlgokit.builds.variant import Variant, cache_key, plugin_link_option
 from mlgokit.compiler.build_tree import BITCODE, copy_sources, find_unseen_objects, is_image, objects_below
 from mlgokit.compiler.compilation import Compilation, CompileStatus
 from mlgokit.compiler.objects.measure import measure_object
-from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.project_calls import project_calls, shown_path
 from mlgokit.compiler.regalloc_cost import RegallocCosts, read_regalloc_costs
 from mlgokit.compiler.toolchain import Toolchain
@@ -96,8 +95,7 @@ class WrappedProject:
         toolchain = toolchain_of_build(
             self.compiler, database=None, commands=commands, need_plugin=variants.needs_plugin
         )
-        variants.check_plugins(toolchain)
-        plugin = build_plugin(toolchain) if variants.needs_plugin else None
+        plugin = variants.plugin_for(toolchain)
         made: list[MadeBuild] = []
         with tempfile.TemporaryDirectory(prefix="mlgokit-build-") as scratch:
             # Resolved, as where the temporary folder is a link a build would meet two names of it.
