@@ -11,6 +11,7 @@ from mlgokit.builds.compilers import CompilerOptions
 from mlgokit.commands.evaluate import Evaluate, exit_code, run
 from mlgokit.compiler.plugin_build import link_policies
 from mlgokit.compiler.toolchain import Toolchain
+from mlgokit.errors import InputError
 from mlgokit.evaluation.records import BuiltModule, Evaluation
 from mlgokit.problems import INLINE_SIZE
 
@@ -55,6 +56,16 @@ def test_a_side_against_itself_has_no_difference(evaluated: Evaluated, policies:
     assert {(change.mean, change.low, change.high) for change in found.overall.values()} == {(0.0, 0.0, 0.0)}
     assert set(found.overall) == {"objects", "link_aware", "text", "image", "cost"}
     assert code == 1
+
+
+def test_a_plugin_for_another_clang_is_refused_before_anything_is_compiled(
+    evaluated: Evaluated, toolchain: Toolchain, tmp_path: Path
+):
+    plugin = tmp_path / "other.so"
+    plugin.write_bytes(b"mlgokit plugin for LLVM 18.1.0 with libstdc++\0")
+
+    with pytest.raises(InputError, match=f"expected a plugin for LLVM {toolchain.major} with .* found one for LLVM 18"):
+        evaluated(plugin=plugin, costs="no")
 
 
 def test_register_allocation_is_judged_by_the_cost_of_functions(evaluated: Evaluated):

@@ -11,7 +11,6 @@ from mlgokit.builds.compilers import (
     ClusterChoice,
     CompilerOptions,
     clang_for,
-    open_tools,
     spread,
     toolchain_of_build,
 )
@@ -34,6 +33,7 @@ from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.objects.measure import measure_object
 from mlgokit.compiler.pool import parallel
 from mlgokit.compiler.request import Compiler, CompileRequest, Lto
+from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.corpus.build_notes import baseline_of, warn_about_levels
 from mlgokit.corpus.corpus import ModuleFailure, load_corpus
 from mlgokit.corpus.importers.database import lto_by_module
@@ -221,7 +221,9 @@ class CorpusProjects:
             if variants.decides_at_any_level:
                 warn_about_levels(modules, report)
             files = (*self.edits.files, *variants.files)
-            clang = clang_for(self.compiler, *open_tools(self.compiler), corpus=self.folder, files=files, report=report)
+            toolchain = find_toolchain(self.compiler.llvm, need_plugin=True)
+            plugin = variants.plugin_for(toolchain)
+            clang = clang_for(self.compiler, toolchain, plugin, corpus=self.folder, files=files, report=report)
             yield _compile_with_bitcode(
                 modules, variants, clang=clang, cluster=self.cluster, left_out=left_out, report=report
             )
