@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from tests.llvm.searching import INLINING_ALONE_WORDS, search_until
 
+from mlgokit.builds.compression import find_compressor
 from mlgokit.cli import main
 from mlgokit.compiler import process
 from mlgokit.compiler.objects.formats import file_totals
@@ -149,6 +150,15 @@ def test_compile_steps_stay_as_they_are_on_request(toolchain: Toolchain, tmp_pat
     assert result_of(place)["flag"] == f"-Wl,--load-pass-plugin={(place / 'tuned.so').resolve()}"
     assert result_of(place)["baseline"] == f"clang {toolchain.version} -Oz", "a link has no level of its own"
     assert not (place / "corpus").exists()
+
+
+def test_a_link_is_judged_by_its_compressed_file_if_that_is_asked_for(toolchain: Toolchain, tmp_path: Path):
+    build, place = put_build(tmp_path / "build", toolchain), tmp_path / "t"
+    words = ("--budget", "0s", "--link-only", "--compressor", "cat", "--link-command", " ".join(link_words(toolchain)))
+    assert tune(toolchain, build, place, *words, objective="compressed") == 0
+    linked_size(build, toolchain, lto="-flto")
+    _, compressed = find_compressor("cat", toolchain).measure(build / "tool")
+    assert result_of(place)["judged"]["before"] == compressed
 
 
 def test_a_search_that_does_not_recover_starts_again_with_unchanged_compile_steps(

@@ -322,6 +322,7 @@ class _OriginalLink:
             error=self.asked.error,
             is_lto=is_lto,
             bar=self.bar,
+            compressor=self.asked.compressor,
         )
 
 
