@@ -180,14 +180,9 @@ def no_image(
 def weigh_image(
     path: Path, *, plugin: bool = False, lto: str = "", user_seconds: float = 0.0, record: Path | None = None
 ) -> WeighedImage:
-    """Measure an image that the linker wrote; one that cannot be read is a failure.
+    """Measure an image that the linker wrote, for a :class:`BuiltImage`; one that cannot be read is a failure.
 
-    Args:
-        path: path of the image.
-        plugin: whether the linker loaded the plugin.
-        lto: kind of link-time optimization, ``full`` or ``thin``; empty for none.
-        user_seconds: processor time of the link.
-        record: path of the link's optimization record, if it was asked to write one.
+    ``record`` is the path of the link's optimization record, if it was asked to write one.
     """
     try:
         file = read_object(path)

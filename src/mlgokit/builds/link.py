@@ -330,12 +330,7 @@ def place_objects(
 ) -> list[str] | str:
     """Put objects and libraries into the words of a link, which keep ``{output}``; or return why a library is missing.
 
-    Args:
-        plan: the link command.
-        objects: paths of objects by module; modules without one keep the build's own object.
-        scratch: a folder for libraries with other members.
-        shared: paths of shared libraries in place of the build's, by program.
-        timeout_seconds: deadline of making a library.
+    The arguments are those of :func:`link`; ``scratch`` is for libraries with other members.
 
     Raises:
         ToolError: a program cannot be started.

@@ -507,9 +507,8 @@ def explain_largest_changes(
     seconds: float,
     report: Report = say_nothing,
 ) -> tuple[FunctionTree, ...]:
-    """Make call trees of the functions whose size changed most.
+    """Make call trees of the functions whose size changed most, those that grew first; compiles their modules again.
 
-    Their modules are compiled again. Functions that grew come first, then those that shrank, each by decreasing change.
     If the time is over before a function's module is compiled, the function's tree has that as its ``failure``.
 
     Args:

@@ -49,13 +49,9 @@ def compare_module(
     weights: Mapping[str, int],
     plugins: tuple[bool, bool] = (False, False),
 ) -> ModuleComparison:
-    """Compare a module of two builds, with the functions that differ.
+    """Compare a module of two builds, with the functions that differ; ``None`` for a build that made no such object.
 
-    Args:
-        name: name of the module.
-        builds: compilations in the baseline and the candidate; ``None`` if a build made no such object.
-        weights: number of the baseline's modules that define each COMDAT signature.
-        plugins: whether the compilers of the two builds had the plugin.
+    ``weights`` are those of :func:`built_module`, and ``plugins`` says whether the compilers had the plugin.
     """
     before, after = (_function_sizes(done) for done in builds)
     measured = [done.sizes for done in builds if done is not None and done.sizes is not None]
@@ -74,13 +70,7 @@ def compare_module(
 def differing_functions(
     before: Mapping[str, FunctionBytes], after: Mapping[str, FunctionBytes], comdat: set[str]
 ) -> tuple[FunctionComparison, ...]:
-    """List the functions whose bytes or costs differ, those that grew most first.
-
-    Args:
-        before: functions of the baseline by name.
-        after: functions of the candidate by name.
-        comdat: names of functions in COMDAT groups.
-    """
+    """List the functions whose bytes or costs differ, those that grew most first; ``comdat`` names those in COMDATs."""
     found = [
         FunctionComparison(function=name, before=before.get(name), after=after.get(name), comdat=name in comdat)
         for name in dict.fromkeys((*before, *after))
