@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from tests.llvm.searching import INLINING_ALONE_WORDS, search_until
 
+from mlgokit.builds import lto as lto_builds
 from mlgokit.builds.compression import find_compressor
 from mlgokit.cli import main
 from mlgokit.compiler import process
@@ -149,7 +150,7 @@ def test_compile_steps_stay_as_they_are_on_request(toolchain: Toolchain, tmp_pat
     assert tune(toolchain, build, place, "--budget", "0s", "--link-only", "--link-command", command) == 0
     assert result_of(place)["flag"] == f"-Wl,--load-pass-plugin={(place / 'tuned.so').resolve()}"
     assert result_of(place)["baseline"] == f"clang {toolchain.version} -Oz", "a link has no level of its own"
-    assert not (place / "corpus").exists()
+    assert not (place / "steps").exists()
 
 
 def test_a_link_is_judged_by_its_compressed_file_if_that_is_asked_for(toolchain: Toolchain, tmp_path: Path):
@@ -348,3 +349,23 @@ def test_a_linker_that_fails_during_the_search_changes_nothing_and_the_search_go
     broken.unlink()
     assert tune(toolchain, build, place, "--budget", "0.5s", "--continue", "--link-command", " ".join(words)) == 0
     assert result_of(place)["judged"]["after"] <= result_of(place)["judged"]["before"]
+
+
+def test_compile_steps_are_tuned_if_their_link_turns_out_not_to_be_searchable(
+    toolchain: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    # Its compile steps are imported for the link before, and stay as they are.
+    monkeypatch.setattr(lto_builds, "MOST_LARGER", -1.0)
+    build, place = put_build(tmp_path / "build", toolchain), tmp_path / "t"
+    clang = f"{toolchain.clang} -flto=thin"
+    names = {"main": "main", "part1": "part1", "part2": "apart1"}
+    steps = [f"{clang} -Oz -c {source}.c -o {name}.o" for source, name in names.items()]
+    link = f"{clang} --ld-path={toolchain.lld} {' '.join(f'{name}.o' for name in names.values())} -o tool"
+    (build / "build.sh").write_text("\n".join(["set -e", *steps, link]))
+    given = ["--build", "sh build.sh", "--build-folder", str(build), "--llvm", str(toolchain.major), "--workers", "1"]
+    given += ["--folder", str(place), "--output", str(place / "tuned.so"), "--budget", "0s", *INLINING_ALONE_WORDS]
+    with pytest.raises(SystemExit) as ended:
+        main(["tune", *given])
+    assert not ended.value.code
+    reason = result_of(place)["left_out"]["-flto=thin"]
+    assert "the link is not searched: --link-command: the path part1.o is part of apart1.o" in reason

@@ -56,7 +56,8 @@ from mlgokit.tables.decisions import DecisionTable
 
 LINK_MODULE = " (link)"
 """Suffix of the names of modules that the linker compiles."""
-_FOLDER = "link"
+_FOLDER, _STEPS = "link", "steps"
+"""Folders of what is linked, and of the modules of its compile steps, which are others than without the link."""
 _IMAGE = "image"
 """The name of the one program that such a link makes."""
 _SIZE_LEVELS = {"-Oz", "-Os"}
@@ -366,7 +367,7 @@ def _open_steps(made: _OriginalLink, lto: Lto, stack: contextlib.ExitStack, repo
         return None
     corpus = import_database(
         dataclasses.replace(database, level=None),
-        request.scratch / "corpus",
+        request.scratch / _STEPS,
         toolchain=toolchain,
         compiler=request.compiler,
         for_link=True,
