@@ -2,13 +2,21 @@
 
 import hashlib
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mlgokit.builds.variant import PLAIN_VARIANT, make_variant, modules_of_variant, policies_by_problem
+from mlgokit.builds.variant import (
+    PLAIN_VARIANT,
+    describe_inactive_policies,
+    make_variant,
+    modules_of_variant,
+    policies_by_problem,
+)
 from mlgokit.errors import InputError, MlgokitError, PolicyError, UsageError
+from mlgokit.policy.pretrained import policy_files
 from mlgokit.testing import toy_source
 
 
@@ -76,3 +84,14 @@ def test_register_allocation_alone_is_known():
     assert not make_variant(["regalloc-eviction=:first"], options=["-O2"]).allocates_only
     assert not PLAIN_VARIANT.allocates_only
     assert policies_by_problem([]) == {}
+
+
+def test_policies_in_files_of_one_name_are_each_said_to_be_for_another_processor(tmp_path: Path):
+    copies = [tmp_path / name / "final.policy" for name in ("size", "passes")]
+    for copy in copies:
+        copy.parent.mkdir()
+        (file,) = policy_files([f"builtin:{copy.parent.name}"])
+        shutil.copyfile(file, copy)
+
+    notes = describe_inactive_policies(make_variant(list(map(str, copies))), {"sparc": 2})
+    assert [note.partition(" is a policy for ")[0] for note in notes] == ["final.policy", str(copies[1])]

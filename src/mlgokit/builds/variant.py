@@ -16,6 +16,7 @@ from mlgokit.errors import InputError, PolicyError, UsageError
 from mlgokit.files import digest_file
 from mlgokit.manifest import digest_value
 from mlgokit.module import Module
+from mlgokit.policy.network import Policy
 from mlgokit.policy.pretrained import BUILTIN, policy_files
 from mlgokit.policy.store import load_policy, read_policy_bytes
 from mlgokit.policy.targets import describe_other_targets
@@ -106,7 +107,9 @@ def describe_inactive_policies(side: Variant, architectures: Mapping[str, int]) 
         PolicyError: a file is no usable policy.
     """
     chosen = side.record.policies
-    found = {Path(policy).name: load_policy(Path(policy)) for policy in chosen.values() if not policy.startswith(":")}
+    found: dict[str, Policy] = {}
+    for path in (Path(policy) for policy in chosen.values() if not policy.startswith(":")):
+        found[str(path) if path.name in found else path.name] = load_policy(path)
     if side.record.plugin:
         data = Path(side.record.plugin).read_bytes()
         for problem in PROBLEMS if data.startswith(b"\x7fELF") else ():
