@@ -42,14 +42,9 @@ class CargoRequest:
     """A cargo build that is asked for.
 
     Attributes:
-        words: words of the cargo command.
-        folder: working directory of the command.
         scratch: folder for the target folder and the programs.
         compiler: how compilers are opened; its ``llvm`` may be ``None`` for that of rustc.
-        reuse: reuse of work between the compilations of a program.
-        link_seconds: deadline of a link.
-        tests: commands that test the programs.
-        test_seconds: deadline of each test.
+        tests: commands that test the programs, each with the deadline ``test_seconds``.
     """
 
     words: tuple[str, ...]

@@ -197,14 +197,9 @@ def _compile_with_bitcode(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorpusProjects:
-    """Projects of a corpus; a :class:`~mlgokit.builds.pair.PairSource`.
+    """Projects of a corpus, all that are held out of training if none is named.
 
-    Attributes:
-        folder: folder of the corpus, which is read-locked while it is compiled.
-        projects: names of the projects; if empty, those that are held out of training.
-        edits: the user's edits of all command lines.
-        compiler: options for the clang that compiles.
-        cluster: cluster that compiles in place of this machine, if any.
+    It is a :class:`~mlgokit.builds.pair.PairSource`; ``edits`` are the user's, of all command lines.
     """
 
     folder: Path
@@ -256,12 +251,8 @@ class CorpusProjects:
 class DatabaseProject:
     """The sources of a compilation database, and their links; a :class:`~mlgokit.builds.pair.PairSource`.
 
-    Attributes:
-        database: the compilation database.
-        links: each link command of the build, and the folder where it runs; if there are none, all objects are linked
-            as those of a corpus.
-        compiler: options for the clang that compiles.
-        cluster: cluster that compiles in place of this machine, if any.
+    ``links`` are the link commands of the build, and the folders where they run; without any all objects are linked as
+    those of a corpus.
     """
 
     database: Database

@@ -28,13 +28,7 @@ _SUMMARY = b"ProfileFormat"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModuleSelection:
-    """Modules of one project.
-
-    Attributes:
-        modules: the modules to work on.
-        left_out: reasons by name for the project's sources and modules that are left out.
-        notes: notes on the build for the user, a sentence each.
-    """
+    """Modules of one project to work on, reasons by name for what is left out, and notes for the user."""
 
     modules: tuple[Module, ...]
     left_out: dict[str, str]

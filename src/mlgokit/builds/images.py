@@ -106,14 +106,9 @@ PART_BYTES: Mapping[str, Callable[[BuiltImage], int]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkTask:
-    """One image to be linked.
+    """One image to be linked, ``before`` or ``after``, from the objects by module, in link order.
 
-    Attributes:
-        project: name of the image's project.
-        build: ``before`` or ``after``.
-        objects: paths of the objects by module, in link order.
-        baseline: objects of the baseline, whose strong definitions the link must keep.
-        output: where the image goes.
+    The link must keep the strong definitions of the ``baseline``'s objects.
     """
 
     project: str
@@ -125,12 +120,9 @@ class LinkTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeighedImage:
-    """A linked image, or why there is none.
+    """A linked image with the bytes of its functions by name, or why there is none.
 
-    Attributes:
-        row: status and sizes of the image.
-        functions: bytes of its functions by name.
-        costs: costs of register allocation in a link-time optimization, by code generator; empty if they were not read.
+    ``costs`` are those of register allocation in a link-time optimization, by code generator, if they were read.
     """
 
     row: BuiltImage

@@ -285,10 +285,7 @@ class _OriginalLink:
     """The user's link, which was run once before the search.
 
     Attributes:
-        asked: the project.
-        database: compilation database of its compile steps.
         name: name of the file that the link writes.
-        toolchain: LLVM installation whose plugin the linker loads.
         plan: the link that is searched.
         kinds: number of sources by kind of link-time optimization.
         image: path of the image that the user's own link wrote.

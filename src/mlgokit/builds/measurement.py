@@ -98,13 +98,7 @@ class Measure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkedBuild:
-    """A build that can be measured, or why it cannot.
-
-    Attributes:
-        objects: paths of the objects by module.
-        images: paths of the images by program.
-        failures: reasons why programs have no image, by program.
-    """
+    """A build that can be measured: its objects by module and images by program; or why programs have no image."""
 
     objects: Mapping[str, Path]
     images: Mapping[str, Path] = field(default_factory=dict[str, Path])

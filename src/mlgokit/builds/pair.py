@@ -27,12 +27,9 @@ ImagePair = tuple[str, WeighedImage, WeighedImage]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariantPair:
-    """The two variants of a comparison.
+    """The two variants of a comparison: the candidate after, which is judged, and the baseline before.
 
-    Attributes:
-        after: the candidate, which is judged.
-        before: the baseline that it is compared with.
-        costs: whether costs of register allocation are read.
+    ``costs`` says whether costs of register allocation are read.
     """
 
     after: Variant
@@ -89,13 +86,9 @@ class VariantPair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectPair:
-    """A project made by both variants.
+    """A project made by both variants: its compilations by module, and its linked images.
 
     Attributes:
-        project: name of the project.
-        language: language of its sources.
-        modules: compilations before and after, by module.
-        images: linked images before and after.
         failure: why nothing was linked, if that is not the failure of one image.
         passed_by: compiler that made an object without our wrapper, and so without the plugin, by object.
         left_out: parts of the project that cannot be compared, with the reasons.
@@ -123,9 +116,6 @@ class BuildPair:
     """A build made by both variants.
 
     Attributes:
-        variants: the variants that made it.
-        toolchain: LLVM installation whose clang compiled.
-        projects: projects of the build.
         compilations: number of compilations and links in both builds together.
         baseline: description of the compiler and options of the baseline.
         left_alone: sentences about policies that do not act because they are for another processor.

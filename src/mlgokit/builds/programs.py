@@ -28,12 +28,9 @@ _NINJA_SECONDS = 300.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkedPrograms:
-    """Programs and shared libraries of a build.
+    """Programs and shared libraries of a build: their links, and the files that the plain build linked.
 
-    Attributes:
-        links: by program, its link.
-        images: by program, the file that the plain build linked.
-        outputs: by module, the object that the build makes of it.
+    ``outputs`` has the object that the build makes of each module.
     """
 
     links: Mapping[str, RecordedLink]

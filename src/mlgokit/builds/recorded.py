@@ -365,13 +365,7 @@ def _reason(one: UnseenObject) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TunedProgram:
-    """A program or library that the user's build links.
-
-    Attributes:
-        program: its path below the folder of the build.
-        plain: of the build without the plugin.
-        tuned: of the build with it.
-    """
+    """A program or library that the user's build links, by its path below the folder, without and with the plugin."""
 
     program: str
     plain: BuiltImage
@@ -387,11 +381,7 @@ class TunedProgram:
 class TunedBuild:
     """The user's build, made and tested with the plugin before that was published.
 
-    Attributes:
-        programs: what it links, both ways.
-        tests: what came of the tests; empty without any.
-        notes: what else the user should know, a sentence each.
-        line: what to add to the build for good, and where.
+    ``tests`` and ``notes`` are sentences for the user, and ``line`` is what to add to the build for good, and where.
     """
 
     programs: tuple[TunedProgram, ...]

@@ -42,12 +42,10 @@ TREE = "tree"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MadeBuild:
-    """The result of one build; paths are relative to its folder.
+    """The result of one build; objects and images by their paths relative to its folder.
 
     Attributes:
         reason: why the build failed; empty if it did not.
-        modules: compilations by path of the object.
-        images: images by path.
         languages: number of sources by language.
         calls: number of compilations and links.
         passed: compiler that made an object without a wrapper seeing it, by path of the object.
@@ -71,7 +69,6 @@ class WrappedProject:
 
     Attributes:
         commands: words of each command; they run one after the other in a copy of the folder.
-        folder: the folder that is copied.
         images: glob patterns, relative to the folder, of the images to compare; by default all that the build links.
         timeout_seconds: deadline of one whole build.
         compiler: options for the clang that replaces the build's compilers.

@@ -32,9 +32,6 @@ class ProgramComparison:
     """A real program that was built twice, linked by clang with ``--gc-sections``, and run.
 
     Attributes:
-        name: name of the program.
-        before: sizes with plain ``-Oz``.
-        after: sizes with the plugin.
         runs: number of runs of each build.
         same_behaviour: whether both builds had the same output and exit code in all runs.
         differences: arguments of the runs that differ, at most ten.
