@@ -12,13 +12,7 @@ from mlgokit.module import Module
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CandidatePlugin:
-    """A plugin that was verified and is not published yet.
-
-    Attributes:
-        file: current path of the plugin.
-        output: path that the user asked for.
-        published: path with a digest in its name, which builds will load.
-    """
+    """A plugin that was verified and is not published yet: its current path, and those asked for and with a digest."""
 
     file: Path
     output: Path

@@ -25,12 +25,7 @@ def format_plugin_lines(
 ) -> str:
     """Write what to add to a build so that the steps of ``place`` load a plugin, and compilations have other options.
 
-    Args:
-        commands: of the build.
-        tree: the folder of the build.
-        plugin: the plugin.
-        place: the steps that load it.
-        beside: other options of compilations.
+    ``tree`` is the folder of the build, and ``beside`` has the other options.
     """
     places = {"both": (False, True), "link": (True,), "compile": (False,)}[place]
     return "; ".join(

@@ -250,13 +250,7 @@ def plan_link(
 
 
 def read_link(words: Sequence[str], *, folder: Path, known: KnownObjects, toolchain: Toolchain) -> LinkPlan:
-    """Find the modules' objects in a link command, which may have none.
-
-    Args:
-        words: words of the command, from :func:`link_words`.
-        folder: working directory of the command.
-        known: objects of the build.
-        toolchain: LLVM installation whose ``llvm-ar`` is preferred.
+    """Find the modules' objects in a link command, as :func:`link_words` split it; it may have none.
 
     Raises:
         InputError: a library is damaged.

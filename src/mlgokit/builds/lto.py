@@ -212,12 +212,8 @@ def open_link(
 ) -> LtoBuild | None:
     """Open the link to tune, after running it once as it is; ``None`` if none with link-time optimization is asked for.
 
-    Args:
-        asked: the project with its link.
-        kinds: number of its sources by kind of link-time optimization.
-        toolchain: LLVM installation whose plugin the linker loads.
-        stack: holds the lock on the corpus of the compile steps.
-        report: called with the steps that are done.
+    ``kinds`` is the number of its sources by kind of link-time optimization; ``stack`` holds the lock on the corpus of
+    the compile steps.
 
     Raises:
         CorpusError: no source of the link is compiled for size.
@@ -513,11 +509,6 @@ def check_steps(plugin: Path, decisions: DecisionTable | None) -> None:
 
 def searchable_link(recorded: RecordedBuild, toolchain: Toolchain, *, timeout_seconds: float) -> RecordedLink | str:
     """Find the one link that makes the image of a recorded build with link-time optimization.
-
-    Args:
-        recorded: the recorded build.
-        toolchain: LLVM installation whose plugin the linker must load.
-        timeout_seconds: deadline of asking a linker for its version.
 
     Returns:
         The link, or the reason why none can be searched.

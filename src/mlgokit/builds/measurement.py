@@ -190,11 +190,7 @@ def link_build(
 ) -> LinkedBuild:
     """Link the programs of a build; if its modules are links, use the images that they wrote.
 
-    Args:
-        how: the measurement with the links.
-        objects: paths of the objects by module.
-        scratch: a folder for the images.
-        earlier: a build whose images are reused for programs with the same objects.
+    Images go to a folder of ``scratch``. Programs with the same objects as in an ``earlier`` build have its images.
 
     Raises:
         ToolError: the link command cannot be started.

@@ -38,13 +38,7 @@ _BY_IMAGE = frozenset({"linked", "compressed"})
 def open_build(
     request: BuildRequest, toolchain: Toolchain, *, stack: contextlib.ExitStack, report: Report
 ) -> tuple[BuildRequest, Build]:
-    """Open the build that is searched, and say what is left out.
-
-    Args:
-        request: the project.
-        toolchain: LLVM installation that compiles it.
-        stack: holds the lock on the corpus.
-        report: told what is done, the notes on the build among it.
+    """Open the build that is searched, and say what is left out; ``stack`` holds the lock on the corpus.
 
     Returns:
         The request, for the bytes of the link if that of a recorded build is searched; and the build.

@@ -39,12 +39,7 @@ def make_profile(
 ) -> None:
     """Build with counters in the place of the plain build, run, and merge what was counted into ``output``.
 
-    Args:
-        recorded: the plain build.
-        runs: words of the commands that run what is built, in the folder of the build.
-        output: the profile to write.
-        run_seconds: deadline of each command.
-        report: told what is done.
+    ``runs`` are the words of the commands that run what is built, in the folder of the build.
 
     Raises:
         CorpusError: the build fails with counters.

@@ -63,9 +63,7 @@ class LinkedPrograms:
     def built(self, toolchain: Toolchain, *, only_linked: bool) -> frozenset[Path]:
         """Return the objects of modules that the build has made: a database may list sources that nobody has built.
 
-        Args:
-            toolchain: that of :meth:`plans`.
-            only_linked: leave out objects that are in none of the programs, if all links can be read.
+        With ``only_linked`` objects that are in none of the programs are left out, if all links can be read.
         """
         names = {name for name, path in self.outputs.items() if path.exists()}
         if only_linked:
@@ -125,10 +123,7 @@ def _is_same(path: Path, linked: Path) -> bool:
 def read_configured_programs(folder: Path, *, patterns: Sequence[Path], outputs: Mapping[str, Path]) -> LinkedPrograms:
     """Read the programs of a build that CMake or Meson configured, with their links; none is run.
 
-    Args:
-        folder: of the build.
-        patterns: those of :func:`choose_programs`; names are relative to ``folder``.
-        outputs: by module, the object that the build makes of it.
+    Names are relative to the build's ``folder``; for ``patterns`` see :func:`choose_programs`.
 
     Raises:
         ToolError: as of :func:`read_configured_links`.

@@ -149,14 +149,8 @@ def record_plain(
 ) -> RecordedBuild:
     """Build plainly, write down what is compiled and linked, and test.
 
-    Args:
-        commands: of the build.
-        folder: of the tuning.
-        go_on: whether a build that was recorded for this folder stays, if it was of the same sources; in the user's own
-            folder it is always made again.
-        toolchain: whose clang compiles.
-        added: options of all compilations, beside those of the commands.
-        report: told what is done.
+    With ``go_on`` a build that was recorded for the folder of the tuning stays, if it was of the same sources; in the
+    user's own folder it is always made again. ``added`` are options of all compilations beside those of the commands.
 
     Raises:
         CorpusError: the build failed.

@@ -31,11 +31,7 @@ def find_roots(
     A function that several programs share is kept if one of them keeps it. What is kept although nothing that was
     compiled here refers to it, such as ``main``, is a root as well.
 
-    Args:
-        how: how to link each program.
-        objects: paths of the plain objects by module.
-        sizes: sizes of these objects, with references.
-        scratch: a folder for the images.
+    The plain objects and their sizes with references are by module; images go to a folder of ``scratch``.
 
     Returns:
         Names of functions by module; empty if the links discard no function, or one of them fails.

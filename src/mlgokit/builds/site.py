@@ -82,13 +82,9 @@ def check_programs(commands: Iterable[Sequence[str]], *, option: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildSite:
-    """The folders and commands for the builds of a tuning.
+    """The folders and commands for the builds of a tuning, and the LLVM installation whose clang compiles.
 
-    Attributes:
-        commands: commands of the user's build.
-        place: folder for the builds' logs and programs.
-        tree: working directory of the build: the user's folder, or a copy of it.
-        toolchain: LLVM installation whose clang compiles.
+    ``place`` is for the builds' logs and programs; ``tree``, the user's folder or a copy of it, is where they run.
     """
 
     commands: BuildCommands

@@ -76,10 +76,8 @@ def make_evaluation(
 def compare_project(pair: ProjectPair, *, plugins: tuple[bool, bool], costs: bool) -> ProjectComparison:
     """Compare a project: its modules and images, and their sums.
 
-    Args:
-        pair: what both builds made of the project.
-        plugins: whether the compilers had the plugin, before and after.
-        costs: whether costs of register allocation were asked for.
+    ``plugins`` says whether the compilers had the plugin, before and after, and ``costs`` whether costs of register
+    allocation were asked for.
     """
     failures = tuple(
         ModuleFailure(module=name, build=build, reason=_reason(done))

@@ -439,11 +439,7 @@ def explain_differences(
 ) -> Evaluation:
     """Add call trees of the functions that changed most to an evaluation, or the reason why it has none.
 
-    Args:
-        found: evaluation of ``pair``.
-        pair: both builds, whose files still exist.
-        seconds: time after which no further module is compiled for call trees; 0 for no trees.
-        report: receives the progress.
+    The files of both builds must still exist. After ``seconds`` no further module is compiled; 0 is for no trees.
     """
     variants = pair.variants
     if why := _why_no_trees(variants, seconds):

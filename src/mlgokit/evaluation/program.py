@@ -138,13 +138,7 @@ def link_program(
 ) -> Completed:
     """Link a program as a user would: by clang's driver, with ``--gc-sections``.
 
-    Args:
-        words: options, objects and libraries.
-        output: path of the program.
-        toolchain: toolchain with clang and the linker.
-        is_cxx: whether the program needs the C++ library.
-        timeout_seconds: deadline of the link.
-        env: environment variables of the driver; this process's if not given.
+    ``words`` are options, objects and libraries; ``is_cxx`` says whether the program needs the C++ library.
     """
     driver = toolchain.clangxx if is_cxx else toolchain.clang
     argv = [driver, f"--ld-path={toolchain.lld}", "-Wl,--gc-sections", *words, "-o", output]

@@ -76,13 +76,7 @@ def list_new_failures(projects: Sequence[ProjectComparison]) -> list[str]:
 
 
 def judge(evaluation: Evaluation, rules: VerdictRules, measure: str) -> Verdict:
-    """Apply the rules to an evaluation.
-
-    Args:
-        evaluation: evaluation with mean changes and their intervals in ``overall``.
-        rules: limits by which to ship.
-        measure: measure to compare projects by, from :func:`choose_measure`.
-    """
+    """Apply the rules to an evaluation with its intervals, by a measure of :func:`choose_measure`."""
     title = TITLES[measure]
     changes = {
         project.project: change
