@@ -162,7 +162,6 @@ def _link(
         before, after = (
             link(
                 LinkTask(
-                    project=project,
                     build=build,
                     objects={name: objects[build][name] for name in names},
                     baseline=baseline,

@@ -111,7 +111,6 @@ class LinkTask:
     The link must keep the strong definitions of the ``baseline``'s objects.
     """
 
-    project: str
     build: str
     objects: Mapping[str, Path]
     baseline: Sequence[Path]

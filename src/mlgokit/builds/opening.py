@@ -17,6 +17,7 @@ from mlgokit.builds.corpus import (
     modules_of_project,
     note_hot_functions,
 )
+from mlgokit.builds.images import weigh_image
 from mlgokit.builds.link import OUTPUT, LinkPlan, link_words, plan_link
 from mlgokit.builds.lto import describe_ignored_lto, link_note, open_link, searchable_link
 from mlgokit.builds.measurement import Measure, link_failures
@@ -205,7 +206,7 @@ def _measure_programs(
         timeout_seconds=request.timeout_seconds,
         workers=request.compiler.workers,
         compressor=request.compressor,
-        expected={program: linked.plain_bytes(program) for program in plans},
+        expected={program: weigh_image(linked.images[program]).row.image for program in plans},
     )
     if request.objective in _BY_IMAGE:
         inside = measure.linked_modules()

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlgokit.builds.images import weigh_image
 from mlgokit.builds.link import LinkPlan, known_objects, link_words, note_shared_libraries, read_link
 from mlgokit.compiler import process
 from mlgokit.compiler.build_tree import is_image
@@ -70,10 +69,6 @@ class LinkedPrograms:
             plans, failures = self.plans(tuple(self.outputs), toolchain)
             names &= names if failures else {name for plan in plans.values() for name in plan.modules}
         return frozenset(self.outputs[name] for name in names)
-
-    def plain_bytes(self, program: str) -> int:
-        """Return what llvm-size calls text of a program of the plain build, in bytes; 0 if it cannot be read."""
-        return weigh_image(self.images[program]).row.image
 
 
 def choose_programs(patterns: Sequence[Path], linked: Mapping[str, Path], *, folder: Path, tree: Path) -> list[str]:

@@ -15,7 +15,7 @@ from mlgokit.builds.lines import BuildSystem, format_option_line, format_system_
 from mlgokit.builds.rebuild import open_rebuilder
 from mlgokit.builds.recorded import RecordedBuild
 from mlgokit.builds.site import PLAIN, BuildCommands
-from mlgokit.builds.variant import plugin_options
+from mlgokit.builds.variant import plugin_options, with_options
 from mlgokit.compiler.project_calls import CHECKED, TRIED
 from mlgokit.compiler.regalloc_cost import link_option
 from mlgokit.compiler.toolchain import Toolchain
@@ -190,9 +190,7 @@ def _measure_shipped(
             other = trials.make([*others, level], plugin=added)
             if other.works and other.count("loaded") < before:
                 trial = other
-                added = dataclasses.replace(
-                    added, compile=(*level.compile, *added.compile), link=(*level.link, *added.link)
-                )
+                added = with_options(added, options_of([level]))
     report(1, 1, f"{SHIPPED} on top")
     reason = shipped_defect(trial, before)
     both = AddedOptions(compile=(*advice.compile, *added.compile), link=(*advice.link, *added.link, *added.lto_link))

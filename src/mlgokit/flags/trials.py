@@ -12,6 +12,7 @@ from typing import Protocol
 
 from mlgokit.builds.lines import PREFIXES
 from mlgokit.builds.rebuild import Rebuilder, Rebuilt
+from mlgokit.builds.variant import with_options
 from mlgokit.compiler.driver_call import LINKER
 from mlgokit.compiler.objects.formats import file_totals
 from mlgokit.compiler.wrapping import AddedOptions, WrappedCall
@@ -143,9 +144,7 @@ class BuildTrials:
         added = options_of(flags)
         key = key_of(flags, whole=whole, plugin=plugin)
         if plugin is not None:
-            added = dataclasses.replace(
-                plugin, compile=(*added.compile, *plugin.compile), link=(*added.link, *plugin.link)
-            )
+            added = with_options(plugin, added)
         return self.store.load_or_make(key, lambda: self._make(flags, added, key, whole=whole))
 
     def is_known(self, flags: Sequence[Flag]) -> bool:
