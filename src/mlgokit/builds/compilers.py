@@ -156,17 +156,13 @@ class ReuseOptions:
         """Make the caches of functions by module; ``None`` if functions are not skipped."""
         return {} if self.known_functions == "on" else None
 
-    def new_decided(self) -> KnownDecisions | None:
-        """Make the cache of object sizes by decisions; ``None`` if ``known_decisions`` is off."""
-        return KnownDecisions() if self.known_decisions == "on" else None
-
     def apply_to(self, clang: ClangCompiler, *, recheck: Recheck) -> ClangCompiler:
         """Return a copy of a compiler that reuses work as chosen here, and recompiles a sample without reuse."""
         return dataclasses.replace(
             clang,
             residents=self.new_residents(),
             known=self.new_known(),
-            decided=self.new_decided(),
+            decided=KnownDecisions() if self.known_decisions == "on" else None,
             recheck=recheck,
         )
 

@@ -18,25 +18,19 @@ class BuildRequest:
     """A project that is to be searched, as the user names it.
 
     Attributes:
-        scratch: folder of the search.
         objective: quantity to minimise, as ``mlgokit tune --objective`` names it.
         timeout_seconds: deadline of a link, and of each run of the measuring command.
         error: accepted share of comparisons that call a build better or worse by chance.
-        corpus: folder of a corpus with the project's modules.
         database: compilation database of the project; needed without ``corpus``.
-        project: name of the project in a corpus of several.
         recorded: the recorded build that the database is of, if it is of one.
         configured: build folder whose configured links judge, if the user named one.
         programs: patterns of the programs in it that are compared.
-        link: the link command, as the user's build has it.
         link_folder: working directory of the link; that of the database if not given.
         measuring: words of a command that prints a number; empty to measure bytes.
-        compressor: compressor whose output is measured.
         keep_hot: percentage of the profile's executions whose functions stay as LLVM has them.
         steps_only: the option with which no link can be searched, only compile steps; empty if none is given.
         may_defer: whether the compile steps of a link may leave inlining to it.
         go_on: whether ``scratch`` may have modules of an earlier state of the build.
-        compiler: how compilers are opened.
     """
 
     scratch: Path
