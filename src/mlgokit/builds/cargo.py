@@ -185,10 +185,7 @@ def cargo_version(words: Sequence[str], folder: Path) -> str:
 def open_cargo(asked: CargoRequest, *, settings: Mapping[str, str] | None = None, report: Report) -> CargoBuild:
     """Build as the user does, in a target folder of our own, and find the programs to tune.
 
-    Args:
-        asked: the build that the user asked for.
-        settings: environment variables of the build beside the user's.
-        report: called with the steps that are done.
+    ``settings`` are environment variables of the build beside the user's.
 
     Raises:
         CorpusError: no program is made for size by full link-time optimization.

@@ -83,12 +83,7 @@ class KnownObjects:
 
 
 def known_objects(outputs: Mapping[str, Path], modules: Sequence[str]) -> KnownObjects:
-    """List the objects of the modules.
-
-    Args:
-        outputs: path of the object that the build makes of each module, by module; empty if the paths are not known.
-        modules: names of all modules that are tuned.
-    """
+    """List the objects of the tuned modules; ``outputs`` is empty if the paths of the build are not known."""
     by_path: dict[str, str] = {}
     by_name: dict[str, list[tuple[str, Path]]] = {}
     for module in modules:
@@ -295,13 +290,9 @@ def read_link(words: Sequence[str], *, folder: Path, known: KnownObjects, toolch
 
 
 def note_shared_libraries(plans: Mapping[str, LinkPlan], made: Mapping[str, Path]) -> dict[str, LinkPlan]:
-    """Note in each link of a build the shared libraries that other links of this build make.
+    """Note in each link of a build, by program, the shared libraries that other links of this build have ``made``.
 
     A library without a soname is left as the build has it, since the linker would write its path into the image.
-
-    Args:
-        plans: links by program.
-        made: path of the image that each link writes, by program.
     """
     named = [name for name, plan in plans.items() if any("soname" in word for word in plan.words)]
     outputs = {made[name].resolve(): name for name in named}

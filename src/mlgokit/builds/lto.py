@@ -551,10 +551,7 @@ def link_note(kinds: Mapping[Lto, int]) -> str:
 def describe_ignored_lto(kinds: Mapping[Lto, int], *, is_recorded: bool, reason: str = "") -> dict[str, str]:
     """Describe what tuning a build with ``-flto`` by its compile steps alone means, by option; empty for other builds.
 
-    Args:
-        kinds: number of sources by kind of link-time optimization; all zero for a corpus.
-        is_recorded: whether the whole build is made again with the plugin.
-        reason: why the link is not searched, if it might have been.
+    ``reason`` says why the link is not searched, if it might have been.
     """
     count = kinds["full"] + kinds["thin"]
     if not count:

@@ -71,11 +71,7 @@ def open_build(
 
 
 def _with_needed_link(request: BuildRequest, kinds: Mapping[Lto, int]) -> BuildRequest:
-    """The request with the one link of its recorded build, if the objective needs that and the user named none.
-
-    Raises:
-        UsageError: the build links several programs, and none or several were named.
-    """
+    """The request with the one link of its recorded build, if the objective needs that and the user named none."""
     # The link of a program with -flto is searched itself.
     is_needed = request.objective == "linked" and kinds["full"] + kinds["thin"] > 0
     is_needed |= any(OUTPUT in word for word in request.measuring)

@@ -75,12 +75,9 @@ class Rebuilder:
     bases: list[_Base] = dataclasses.field(default_factory=list[_Base])
 
     def make(self, added: AddedOptions, name: str, *, whole: bool = False) -> Rebuilt:
-        """Build again, and weigh the programs; the tree stays until the next rebuild.
+        """Build again, with a log of this name, and weigh the programs; the tree stays until the next rebuild.
 
-        Args:
-            added: options to add to the calls of compilers and linkers.
-            name: name of the log.
-            whole: whether to run all commands from the sources, as a user does who adds the options to the build.
+        With ``whole`` all commands run from the sources, as those of a user who adds the options to the build.
 
         Raises:
             StorageError: the disk is full or not writable.

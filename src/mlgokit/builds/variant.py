@@ -98,10 +98,6 @@ def changes_allocation(side: Variant) -> bool:
 def describe_inactive_policies(side: Variant, architectures: Mapping[str, int]) -> tuple[str, ...]:
     """Describe the policies of a variant, or in its plugin, that do not act because they are for another processor.
 
-    Args:
-        side: the variant with the policies.
-        architectures: number of modules by architecture.
-
     Raises:
         InputError: the plugin cannot be read.
         PolicyError: a file is no usable policy.
@@ -174,14 +170,10 @@ def make_variant(
     link_options: Sequence[str] = (),
     plugin_in: PluginPlace = "compile",
 ) -> Variant:
-    """Make a variant, checked before anything is compiled.
+    """Make a variant, checked before anything is compiled; it has either policies or a plugin.
 
-    Args:
-        policies: policy files and rules, as for :func:`policies_by_problem`.
-        plugin: plugin of ``mlgokit tune`` or ``mlgokit export plugin``; not together with policies.
-        options: options that are added to each compilation.
-        link_options: options that are added to each link.
-        plugin_in: the steps of the build that load the plugin.
+    ``policies`` are files and rules, as for :func:`policies_by_problem`; the options are added to each compilation or
+    link, and ``plugin_in`` has the steps that load the plugin.
 
     Raises:
         InputError: the plugin cannot be read.

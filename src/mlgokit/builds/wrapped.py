@@ -136,11 +136,7 @@ class WrappedProject:
 
 
 def _relative_patterns(patterns: Sequence[str], folder: Path) -> tuple[str, ...]:
-    """Make the patterns of images relative to the resolved folder of the build, before that is built in copies.
-
-    Raises:
-        UsageError: a pattern is of another place, or no pattern.
-    """
+    """Make the patterns of images relative to the resolved folder of the build, before that is built in copies."""
     found = tuple(text.removeprefix(f"{folder.as_posix()}/") for text in patterns)
     for text in found:
         try:

@@ -499,9 +499,7 @@ def _cost_cell(function: FunctionBytes | None) -> Cell:
 def explanation_page(explanation: Explanation, *, functions: int) -> Page:
     """Make the page of an explanation: sums of bytes, and the call trees of the functions that changed most.
 
-    Args:
-        explanation: explanation to show.
-        functions: maximum number of functions that grew, and as many that shrank.
+    It has at most ``functions`` that grew, and as many that shrank.
     """
     module, side = explanation.module, explanation.side.label
     title = f"{module} by {side}"
