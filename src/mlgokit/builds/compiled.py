@@ -212,7 +212,7 @@ class CorpusProjects:
         """Compile and link the projects both ways."""
         with reading(self.folder):
             modules, left_out = self._modules()
-            if variants.decides_at_any_level:
+            if any(side.use is not None and side.use.any_level for side in variants.both.values()):
                 warn_about_levels(modules, report)
             files = (*self.edits.files, *variants.files)
             toolchain = find_toolchain(self.compiler.llvm, need_plugin=True)

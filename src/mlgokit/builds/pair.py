@@ -58,16 +58,6 @@ class VariantPair:
                 check_made_for(side.use.plugin, toolchain)
         return build_plugin(toolchain) if self.needs_plugin else None
 
-    @property
-    def decides_at_any_level(self) -> bool:
-        """Whether a variant decides in modules that are not compiled for size, too."""
-        return any(side.use is not None and side.use.any_level for side in self.both.values())
-
-    @property
-    def compile_with_plugin(self) -> tuple[bool, bool]:
-        """Whether compilers load the plugin, before and after."""
-        return self.before.compiles_with_plugin, self.after.compiles_with_plugin
-
     def left_alone(self, architectures: Mapping[str, int]) -> tuple[str, ...]:
         """Say which policies leave code to LLVM because it is for another processor; modules are counted by processor.
 

@@ -38,8 +38,9 @@ def compare_builds(pair: BuildPair, *, seed: int = 1, level: float = 0.95) -> Ev
         level: confidence level of the intervals.
     """
     variants = pair.variants
+    plugins = variants.before.compiles_with_plugin, variants.after.compiles_with_plugin
     found = make_evaluation(
-        [compare_project(one, plugins=variants.compile_with_plugin, costs=variants.costs) for one in pair.projects],
+        [compare_project(one, plugins=plugins, costs=variants.costs) for one in pair.projects],
         before=variants.before,
         after=variants.after,
         seed=seed,
