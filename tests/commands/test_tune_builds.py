@@ -9,7 +9,7 @@ import pytest
 
 from mlgokit.bench.callgrind import Callgrind
 from mlgokit.builds.images import LINKED, BuiltImage
-from mlgokit.builds.lines import format_plugin_line
+from mlgokit.builds.lines import format_plugin_lines
 from mlgokit.builds.recorded import RecordedBuild, TunedBuild, TunedProgram, record_plain
 from mlgokit.builds.site import BuildCommands, BuildSite
 from mlgokit.commands import check
@@ -175,7 +175,7 @@ def test_one_program_is_judged():
 
 def test_the_line_for_good_is_one_word_where_the_path_has_spaces(tmp_path: Path):
     def line(build: str) -> str:
-        return format_plugin_line(BuildCommands(build=(build,)), tmp_path, Path("/my p.so"))
+        return format_plugin_lines(BuildCommands(build=(build,)), tmp_path, Path("/my p.so"), "compile")
 
     assert line("make CFLAGS=-Oz").endswith("""CFLAGS="-Oz '-fpass-plugin=/my p.so'\"""")
     assert line("cmake --build b").endswith('add_compile_options("-fpass-plugin=/my p.so")')
@@ -214,9 +214,9 @@ CMAKE = "in CMakeLists.txt, behind project() and before the targets:"
 def test_the_line_for_good_is_in_the_words_of_the_build_system(build: str, files: str, line: str, tmp_path: Path):
     for name in files.split():
         (tmp_path / name).touch()
-    assert format_plugin_line(BuildCommands(build=(build,)), tmp_path, Path("/p.so")).startswith(line)
-    assert "-Wl,--load-pass-plugin=/p.so" in format_plugin_line(
-        BuildCommands(build=(build,)), tmp_path, Path("/p.so"), is_link=True
+    assert format_plugin_lines(BuildCommands(build=(build,)), tmp_path, Path("/p.so"), "compile").startswith(line)
+    assert "-Wl,--load-pass-plugin=/p.so" in format_plugin_lines(
+        BuildCommands(build=(build,)), tmp_path, Path("/p.so"), "link"
     )
 
 
@@ -231,7 +231,7 @@ def test_the_line_for_good_is_in_the_words_of_the_build_system(build: str, files
 )
 def test_a_makefile_whose_link_has_no_ldflags_gets_the_option_in_its_command(text: str, place: str, tmp_path: Path):
     (tmp_path / "Makefile").write_text(text)
-    line = format_plugin_line(BuildCommands(build=("make",)), tmp_path, Path("/p.so"), is_link=True)
+    line = format_plugin_lines(BuildCommands(build=("make",)), tmp_path, Path("/p.so"), "link")
     assert line == f"{place}-Wl,--load-pass-plugin=/p.so"
 
 
@@ -246,7 +246,7 @@ def test_a_makefile_whose_link_has_no_ldflags_gets_the_option_in_its_command(tex
 )
 def test_a_makefile_whose_commands_read_no_variables_gets_the_option_there(text: str, place: str, tmp_path: Path):
     (tmp_path / "Makefile").write_text(text)
-    line = format_plugin_line(BuildCommands(build=("make",)), tmp_path, Path("/p.so"))
+    line = format_plugin_lines(BuildCommands(build=("make",)), tmp_path, Path("/p.so"), "compile")
     assert line == f"{place}-fpass-plugin=/p.so"
 
 

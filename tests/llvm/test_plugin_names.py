@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mlgokit.builds.lines import format_plugin_line
+from mlgokit.builds.lines import format_plugin_lines
 from mlgokit.builds.site import BuildCommands
 from mlgokit.compiler import process
 from mlgokit.compiler.toolchain import Toolchain
@@ -85,8 +85,8 @@ def test_meson_checks_its_compiler_with_the_plugin_as_without(
 ):
     needed("meson", "ninja")
     flag = export("builtin:Oz")
-    line = format_plugin_line(
-        BuildCommands(build=("meson setup b",)), tmp_path, Path(flag.removeprefix("-fpass-plugin="))
+    line = format_plugin_lines(
+        BuildCommands(build=("meson setup b",)), tmp_path, Path(flag.removeprefix("-fpass-plugin=")), "compile"
     )
 
     def symbols(name: str, flag: str, line: str) -> set[str]:

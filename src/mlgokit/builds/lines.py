@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Literal
 
 from mlgokit.builds.site import BuildCommands
-from mlgokit.builds.variant import PluginPlace, plugin_link_option
+from mlgokit.builds.variant import COMPILE_PLACES, LINK_PLACES, PluginPlace, plugin_link_option
+from mlgokit.compiler.wrapping import AddedOptions
 from mlgokit.corpus.importers.compile_commands import split_command
 
 PREFIXES = ("-Xclang", "-mllvm")
@@ -23,34 +24,31 @@ BuildSystem = Literal["cargo", "Meson", "CMake", "Ninja", "Make"]
 def format_plugin_lines(
     commands: BuildCommands, tree: Path, plugin: Path, place: PluginPlace, *, beside: Sequence[str] = ()
 ) -> str:
-    """Write what to add to a build so that the steps of ``place`` load a plugin, and compilations have other options.
+    """Write what to add to a build, for its build system, so that the steps of ``place`` load a plugin.
 
-    ``tree`` is the folder of the build, and ``beside`` has the other options.
+    ``tree`` is the folder of the build, and ``beside`` has other options of compilations.
     """
-    places = {"both": (False, True), "link": (True,), "compile": (False,)}[place]
-    return "; ".join(
-        format_plugin_line(commands, tree, plugin, is_link=is_link, beside=() if is_link else beside)
-        for is_link in places
+    added = AddedOptions(
+        compile=(*beside, f"-fpass-plugin={plugin.absolute()}") if place in COMPILE_PLACES else (),
+        link=(plugin_link_option(plugin),) if place in LINK_PLACES else (),
     )
+    return format_added(commands, tree, added)
 
 
-def format_plugin_line(
-    commands: BuildCommands, tree: Path, plugin: Path, *, is_link: bool = False, beside: Sequence[str] = ()
-) -> str:
-    """Write what to add to a build, for its build system, so that its compilers or its links load a plugin.
+def format_added(commands: BuildCommands, tree: Path, added: AddedOptions) -> str:
+    """Write what adds options to the compilations and links of a build, for its build system.
 
     Example:
-        >>> format_plugin_line(BuildCommands(build=("meson compile -C b",)), Path("/none"), Path("/p-1a.plugin"))
-        "in meson.build: add_project_arguments('-fpass-plugin=/p-1a.plugin', language: ['c', 'cpp'])"
-        >>> format_plugin_line(BuildCommands(build=("make CFLAGS=-Os",)), Path("/none"), Path("/p-1a.plugin"))
-        'in the build command, replacing what is there: CFLAGS="-Os -fpass-plugin=/p-1a.plugin"'
+        >>> format_added(BuildCommands(build=("meson compile -C b",)), Path("/none"), AddedOptions(compile=("-Os",)))
+        "in meson.build: add_project_arguments('-Os', language: ['c', 'cpp'])"
+        >>> format_added(BuildCommands(build=("make CFLAGS=-g",)), Path("/none"), AddedOptions(compile=("-Os",)))
+        'in the build command, replacing what is there: CFLAGS="-g -Os"'
     """
-    option = plugin_link_option(plugin) if is_link else f"-fpass-plugin={plugin.absolute()}"
-    return format_option_line(commands, tree, (*beside, option), is_link=is_link)
+    both = ((added.compile, False), (added.link, True))
+    return "; ".join(_format_options(commands, tree, options, is_link=is_link) for options, is_link in both if options)
 
 
-def format_option_line(commands: BuildCommands, tree: Path, options: Sequence[str], *, is_link: bool) -> str:
-    """Write what to add to a build, for its build system, so that its compilers or its links get these options."""
+def _format_options(commands: BuildCommands, tree: Path, options: Sequence[str], *, is_link: bool) -> str:
     # Quoted for the shell or build system that splits these words at spaces.
     flags = shlex.join(options)
     names = ("LDFLAGS",) if is_link else ("CFLAGS", "CXXFLAGS")

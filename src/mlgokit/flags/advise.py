@@ -11,7 +11,7 @@ from typing import get_args
 
 from mlgokit.builds.compression import find_stripper
 from mlgokit.builds.images import holds_path, weigh_image
-from mlgokit.builds.lines import BuildSystem, format_option_line, format_system_line
+from mlgokit.builds.lines import BuildSystem, format_added, format_system_line
 from mlgokit.builds.rebuild import open_rebuilder
 from mlgokit.builds.recorded import RecordedBuild
 from mlgokit.builds.site import PLAIN, BuildCommands
@@ -118,7 +118,7 @@ def advise_build(recorded: RecordedBuild, options: AdviceOptions, *, report: Rep
         )
         advice = dataclasses.replace(
             advice,
-            line=_format_added(
+            line=format_added(
                 site.commands,
                 recorded.tree,
                 AddedOptions(compile=advice.compile, link=advice.link),
@@ -145,16 +145,6 @@ def lines_of(advice: FlagAdvice) -> tuple[BuildLine, ...]:
         if any(texts):
             found.append(BuildLine(system=system, line="\n".join(filter(None, texts))))
     return tuple(found)
-
-
-def _format_added(commands: BuildCommands, tree: Path, added: AddedOptions) -> str:
-    """Write what adds options to this build, for its build system."""
-    parts = [
-        format_option_line(commands, tree, options, is_link=is_link)
-        for options, is_link in ((added.compile, False), (added.link, True))
-        if options
-    ]
-    return "; ".join(parts)
 
 
 def _measure_shipped(
@@ -199,7 +189,7 @@ def _measure_shipped(
         shipped=trial,
         shipped_name=SHIPPED,
         shipped_reason=reason,
-        shipped_line="" if reason else _format_added(recorded.site.commands, recorded.tree, both),
+        shipped_line="" if reason else format_added(recorded.site.commands, recorded.tree, both),
         shipped_compile=added.compile,
         shipped_link=(*added.link, *added.lto_link),
     )
