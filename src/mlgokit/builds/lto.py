@@ -75,14 +75,9 @@ otherwise the search starts again without deferring."""
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CompileSteps:
-    """The compile steps before a link that is tuned.
+    """The compile steps before a link that is tuned, of modules for size and for one kind of link-time optimization.
 
-    Attributes:
-        compiler: compiler of their objects, which are bitcode.
-        modules: the modules that are compiled for size and for link-time optimization.
-        plan: the user's link, with the positions of their objects in it.
-        lto: kind of link-time optimization.
-        report: called after every compile step.
+    ``plan`` is the user's link, with the positions of their objects in it, which are bitcode.
     """
 
     compiler: ClangCompiler

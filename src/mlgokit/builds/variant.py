@@ -32,17 +32,7 @@ COMPILE_PLACES, LINK_PLACES, RUSTC_PLACES = ("compile", "both", "all"), ("link",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariantRecord:
-    """The record of a variant in ``evaluation.json``.
-
-    Attributes:
-        label: description of the variant.
-        policies: policy file or rule by problem.
-        plugin: path of the plugin, if one was given.
-        options: options that are added to each compilation.
-        link_options: options that are added to each link.
-        plugin_in: steps that load the plugin, ``compile``, ``link`` or ``both``; empty without a plugin.
-        digests: SHA-256 of each policy file and of the plugin, by path.
-    """
+    """The record of a variant in ``evaluation.json``, see ``docs/formats.md``; what was not given is empty."""
 
     label: str = "plain"
     policies: dict[str, str] = field(default_factory=dict[str, str])
