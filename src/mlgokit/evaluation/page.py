@@ -351,10 +351,9 @@ def _failure_table(projects: Sequence[ProjectComparison]) -> Table:
             for side, built in (("before", image.before), ("after", image.after))
             if built.status != LINKED and not project.link_failure
         ]
-    what, project_of, *others = text_columns("what", "project", "step", "reason")
     return Table(
         title="Failures",
-        columns=(what, *text_columns(project_of.title, terminal="none"), *others),
+        columns=(*text_columns("what"), *text_columns("project", terminal="none"), *text_columns("step", "reason")),
         rows=tuple(rows),
         note="A module that fails on one side is left out of both, a project that cannot be linked is in no summary.",
     )
@@ -400,7 +399,6 @@ def _facts(evaluation: Evaluation) -> Iterable[tuple[str, str]]:
 def _module_parts(rows: list[tuple[str, ModuleComparison]]) -> list[Part | None]:
     """Make the scatter plot and the table of modules; only the table if objects have no sizes, as with LTO."""
     rows = sorted(rows, key=lambda pair: _failed_first(pair[1]))
-    both = [row.before.status == row.after.status == OK for _, row in rows]
     table = Table(
         title="Modules, worst first",
         columns=(
@@ -422,13 +420,16 @@ def _module_parts(rows: list[tuple[str, ModuleComparison]]) -> list[Part | None]
         note="Bytes of objects, each whole: text, read-only data and unwind tables. Those that failed come first.",
         terminal_rows=0,
     )
-    if not any(sized and row.before.objects for sized, (_, row) in zip(both, rows, strict=True)):
+    measured = [row if row.before.status == row.after.status == OK else None for _, row in rows]
+    before = tuple(None if row is None else row.before.objects for row in measured)
+    after = tuple(None if row is None else row.after.objects for row in measured)
+    if not any(before):
         return [table]
     scatter = Scatter(
         title="Change by size of the module",
         unit="bytes",
-        before=tuple(row.before.objects if sized else None for sized, (_, row) in zip(both, rows, strict=True)),
-        after=tuple(row.after.objects if sized else None for sized, (_, row) in zip(both, rows, strict=True)),
+        before=before,
+        after=after,
         note="One point for each module that compiles on both sides: discs shrank, triangles grew, small squares are "
         "the same. The slider goes through them by their change.",
     )
