@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from mlgokit.builds.link import (
+    OUTPUT,
     LinkPlan,
     image_names,
     known_objects,
@@ -222,6 +223,21 @@ def test_a_link_of_more_objects_than_a_command_line_takes_gets_a_response_file(b
     linked = link(plan, tuned(build), tmp_path / "s", timeout_seconds=30, added=["-Wl,-a b"])
     assert not linked.reason
     assert linked.image.read_text() == "2205 -o '-Wl,-a b'"
+
+
+def test_a_long_link_without_tuned_objects_gets_a_response_file_too(build: Path, tmp_path: Path):
+    linker = build / "linker"
+    linker.write_text(
+        f"#!{sys.executable}\n"
+        "import sys\n"
+        "(name,) = [word[1:] for word in sys.argv[1:]]\n"
+        "words = open(name).read().split('\\n')\n"
+        "open(words[words.index('-o') + 1], 'w').write(str(len(words)))\n"
+    )
+    linker.chmod(0o755)
+    words = (str(linker), *[f"{'./' * 500}foreign.o"] * 2_200, "-o", OUTPUT)
+    linked = link(LinkPlan(words=words, folder=build, modules=()), {}, tmp_path / "s", timeout_seconds=30)
+    assert (linked.reason, linked.image.read_text()) == ("", "2202")
 
 
 def test_a_failed_link_is_a_result(build: Path, tmp_path: Path):

@@ -406,11 +406,8 @@ def _shorten(words: list[str], plan: LinkPlan, scratch: Path) -> list[str]:
     """Put a link's words, from its first object on, into a response file if they are too many for a command line."""
     if sum(len(word) + _POINTER_BYTES for word in words) < _MOST_BYTES:
         return words
-    begin = next(
-        index
-        for index, word in enumerate(plan.words)
-        if word == OBJECTS or index in plan.objects or index in plan.libraries
-    )
+    places = (index for index, word in enumerate(plan.words) if word == OBJECTS)
+    begin = min((*places, *plan.objects, *plan.libraries), default=1)
     response = scratch / "words"
     response.write_bytes("\n".join(map(shlex.quote, words[begin:])).encode("utf-8", "surrogateescape"))
     return [*words[:begin], f"@{response}"]
