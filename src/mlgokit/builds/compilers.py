@@ -182,12 +182,8 @@ def toolchain_of_build(
 ) -> Toolchain:
     """Find the clang of the requested major, else the build's own or one of its major, else the newest installed one.
 
-    Args:
-        options: options with the requested major, if any.
-        database: compilation database of the build. The major of most of its first thousand commands counts.
-        commands: commands of the build, if there is no database. They name compilers by ``CC``, ``CXX`` and CMake's
-            variables, as the environment does.
-        need_plugin: whether the clang has to load the plugin.
+    The major of most of a database's first thousand commands counts. Without a database the commands of the build name
+    compilers by ``CC``, ``CXX`` and CMake's variables, as the environment does.
 
     Raises:
         ToolError: no installed clang fits.

@@ -443,13 +443,8 @@ def user_link(
 ) -> LinkBuild:
     """Return a function that links an image by a build's own command; for :mod:`mlgokit.builds.compiled`.
 
-    Args:
-        plan: the link command.
-        sides: variants by build, ``before`` and ``after``.
-        plugin: the generic plugin, for a variant that names none.
-        lto: kind of link-time optimization that the object of a module is for, by module.
-        costs: whether to read the costs of register allocation in a link-time optimization.
-        timeout_seconds: deadline of a link.
+    ``sides`` are the variants by build, ``before`` and ``after``; ``plugin`` is for one that names none. ``lto`` is the
+    kind of link-time optimization that the object of a module is for, by module; with ``costs`` its costs are read.
     """
 
     def link_task(task: LinkTask) -> WeighedImage:

@@ -34,16 +34,8 @@ def open_workspace(
 ) -> Generator[tuple[Corpus, CachingCompiler]]:
     """Lock the folder and the corpus, and open both: the corpus with edited options, and a compiler of its modules.
 
-    Args:
-        folder: folder for the results.
-        corpus: folder of the corpus.
-        compiler: options for the clang that compiles.
-        edits: the user's edits of all command lines.
-        store: folder of finished compilations; ``folder``/store if ``None``.
-        shared_store: folder or URL of a further store that is shared with others; empty for none.
-        cluster: cluster that compiles in place of this machine, if any.
-        reuse: reuse of work between the compilations of a module; ``None`` for none.
-        report: receives notes about the sandbox and the store.
+    Finished compilations are kept in ``store``, by default in the folder for the results, and in ``shared_store``, a
+    folder or URL, if one is given. Without ``reuse`` no work is reused between the compilations of a module.
 
     Raises:
         BusyError: another process works in the folder, or changes the corpus.

@@ -505,17 +505,8 @@ def explain_largest_changes(
 ) -> tuple[FunctionTree, ...]:
     """Make call trees of the functions whose size changed most, those that grew first; compiles their modules again.
 
-    If the time is over before a function's module is compiled, the function's tree has that as its ``failure``.
-
-    Args:
-        functions: all functions that differ, those that grew most first.
-        modules: modules by name.
-        compiler: compiler with a plugin.
-        side: the candidate, which is compared with LLVM's own inlining.
-        policy: policy that decides inlining for the candidate, as for :func:`explain_module`.
-        names: function that lists the functions of a module, including those that are in no object.
-        seconds: time after which no further module is compiled.
-        report: receives the progress.
+    If the ``seconds`` are over before a function's module is compiled, the function's tree has that as its ``failure``.
+    ``functions`` are all that differ, those that grew most first; other arguments are as for :func:`explain_module`.
     """
     grown = [one for one in functions[:MOST_TREES] if one.growth > 0]
     shrunk = [one for one in reversed(functions[-MOST_TREES:]) if one.growth < 0]

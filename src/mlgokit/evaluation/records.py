@@ -34,15 +34,9 @@ OK, BITCODE = "ok", "bitcode"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """Bytes of one build of one project; ``text``, ``rodata`` and ``eh_frame`` are of the linked image.
+    """Bytes of one build of one project: what llvm-size calls text of all objects, and their link-aware score.
 
-    Attributes:
-        objects: sum over the objects of what llvm-size calls text.
-        link_aware: sum over the objects of the link-aware score.
-        text: machine code of the linked, garbage-collected image.
-        rodata: read-only data of the image, exception tables included.
-        eh_frame: unwind tables of the image.
-        image: text + rodata + eh_frame.
+    ``text``, ``rodata``, ``eh_frame``, and their sum ``image``, are of the linked, garbage-collected images.
     """
 
     objects: int
@@ -136,13 +130,9 @@ class CostComparison:
     """The costs of register allocation of a project's functions, compared function by function.
 
     Attributes:
-        functions: number of functions with a cost in either build.
         change: geometric mean of the functions' cost ratios, minus 1.
-        cheaper: number of functions that cost less in the candidate.
-        dearer: number of functions that cost more in the candidate.
         counts_before: number of instructions in the baseline's code, by kind; see
             :data:`mlgokit.compiler.regalloc_cost.COUNTS`.
-        counts_after: number of instructions in the candidate's code, by kind.
         unread: why the costs of some or all functions are missing; empty if none is.
     """
 
@@ -191,13 +181,9 @@ class ProjectComparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureWeight:
-    """The effect of one feature on one decision.
+    """The effect of one feature on one decision: the preference minus the one with the typical value instead.
 
-    Attributes:
-        feature: name of the feature.
-        value: value at the call site.
-        typical: typical value, by :func:`~mlgokit.policy.normaliser.typical_values`.
-        change: preference minus the preference with the typical value instead; positive speaks for inlining.
+    A positive ``change`` speaks for inlining; see :func:`~mlgokit.policy.normaliser.typical_values`.
     """
 
     feature: str
