@@ -141,7 +141,6 @@ def recorded(*links: str, program: tuple[str, ...] = ()) -> RecordedBuild:
     commands = BuildCommands(program=tuple(map(Path, program)))
     return RecordedBuild(
         site=BuildSite(commands=commands, place=Path("/p"), tree=Path("/b"), toolchain=FAKE_TOOLCHAIN),
-        database=Path("/d"),
         links={
             Path("/b", name): RecordedLink(command=name, folder=Path("/b"), output=Path("/b", name)) for name in links
         },

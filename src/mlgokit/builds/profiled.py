@@ -25,7 +25,7 @@ _USES = ("-fprofile-use", "-fprofile-instr-use", "-fprofile-sample-use", "-fauto
 
 def has_profile(recorded: RecordedBuild) -> bool:
     """Whether the build's own commands compile with a profile."""
-    entries = json.loads(recorded.database.read_bytes())
+    entries = json.loads(recorded.site.database.read_bytes())
     return any(word.startswith(_USES) for entry in entries for word in entry["arguments"])
 
 

@@ -65,7 +65,6 @@ class RecordedBuild:
 
     Attributes:
         site: where it ran, and runs again.
-        database: its compilation database.
         links: what it linked, by the path of what was written.
         sources: size and time of change of what was compiled.
         objects: paths of what was compiled.
@@ -77,7 +76,6 @@ class RecordedBuild:
     """
 
     site: BuildSite
-    database: Path
     links: Mapping[Path, RecordedLink]
     sources: Mapping[str, tuple[int, int]]
     objects: frozenset[str]
@@ -118,7 +116,7 @@ class RecordedBuild:
         return LinkedPrograms(
             links={name: self.links[path] for name, path in programs.items()},
             images={name: self.site.kept(PLAIN, name) for name in programs},
-            outputs=module_outputs(self.database, project=self.project),
+            outputs=module_outputs(self.site.database, project=self.project),
         )
 
     def link(self) -> RecordedLink:
@@ -249,7 +247,6 @@ def _record(site: BuildSite, configured: Sequence[Path], added: AddedOptions, *,
     objects = {str(path) for call in calls if call.kind != "link" for path in call.outputs}
     return RecordedBuild(
         site=site,
-        database=site.database,
         links=links,
         sources={str(path): state_of(path) for call in calls for path in call.sources if path.is_relative_to(tree)},
         objects=frozenset(objects),
@@ -310,7 +307,6 @@ def _recorded_in(site: BuildSite, found: dict[str, Any], added: AddedOptions) ->
         return None
     return RecordedBuild(
         site=site,
-        database=site.database,
         links={
             Path(path): RecordedLink(command=command, folder=Path(folder), output=Path(path))
             for path, (command, folder) in found["links"].items()

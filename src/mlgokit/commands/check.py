@@ -152,7 +152,7 @@ def run(config: Check, *, report: Report = say_nothing) -> CheckResult:
         recorded, path = None, config.compile_commands
         if config.built.build:
             recorded = record_plain(config.built, scratch, go_on=False, toolchain=toolchain, report=report)
-            path = recorded.database
+            path = recorded.site.database
         corpus = config.corpus or scratch / "corpus"
         if path is not None:
             project = None if recorded is None else recorded.project

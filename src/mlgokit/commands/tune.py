@@ -147,7 +147,7 @@ def _request(call: Call, recorded: RecordedBuild | None, compressor: Compressor 
     config = call.options
     database = None
     if recorded is not None:
-        database = Database(path=recorded.database, project=recorded.project)
+        database = Database(path=recorded.site.database, project=recorded.project)
     elif config.compile_commands is not None:
         database = Database(path=config.compile_commands, level=config.level, choice=config.database)
     # A link reads the whole build, and LLVM replays nothing in it.

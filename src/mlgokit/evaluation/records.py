@@ -198,8 +198,6 @@ class ExplainedSite:
 
     Attributes:
         site: key of the call site in hexadecimal.
-        caller: name of the function with the call.
-        callee: name of the function that is called.
         plain: whether LLVM inlined the call in the plain build; ``None`` if LLVM did not ask about it there.
         heuristic: whether LLVM would have inlined it in the candidate's build; ``None`` if LLVM did not ask there.
         decided: whether it was inlined in the candidate's build; ``None`` if LLVM did not ask about it there.

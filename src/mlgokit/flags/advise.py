@@ -231,7 +231,8 @@ def describe_tests(failure: str | None) -> str:
 
 def _describe_baseline(recorded: RecordedBuild) -> str:
     """Name the compiler of the plain build, and the optimization levels that its commands have."""
-    database = read_json(recorded.database, expected="the build's commands", remedy="delete the folder of the advice")
+    path, remedy = recorded.site.database, "delete the folder of the advice"
+    database = read_json(path, expected="the build's commands", remedy=remedy)
     levels = Counter(level_of(entry["arguments"]) for entry in database)
     return f"{baseline_text(recorded.site.toolchain.version, levels)}{recorded.in_place_of}"
 
