@@ -111,20 +111,6 @@ class CompileSteps:
             )
         return paths
 
-    def words(self, objects: Mapping[str, Path], scratch: Path, *, timeout_seconds: float) -> tuple[str, ...]:
-        """Make the words of the user's link with these objects; ``{output}`` stands for its output.
-
-        Raises:
-            ToolError: a library cannot be made.
-        """
-        found = place_objects(self.plan, objects, scratch, timeout_seconds=timeout_seconds)
-        if isinstance(found, str):
-            raise ToolError(
-                f"tune: expected llvm-ar to archive the compiled objects into the link's static libraries, found: "
-                f"{found}; choose another LLVM with --llvm"
-            )
-        return tuple(found)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LtoBuild:
@@ -332,9 +318,14 @@ def _defer_inlining(
         note = "the compile steps are unchanged: deferring inlining to the link would start from a much larger image"
         report(1, 1, note)
         return made
-    words = steps.words(objects, scratch / "libraries", timeout_seconds=how.timeout_seconds)
+    words = place_objects(steps.plan, objects, scratch / "libraries", timeout_seconds=how.timeout_seconds)
+    if isinstance(words, str):
+        raise ToolError(
+            f"tune: expected llvm-ar to archive the compiled objects into the link's static libraries, found: "
+            f"{words}; choose another LLVM with --llvm"
+        )
     bar = None if how.command else plain
-    plan = dataclasses.replace(made.plan, words=words)
+    plan = dataclasses.replace(made.plan, words=tuple(words))
     return dataclasses.replace(made, plan=plan, linked=found.image, steps=steps, objects=objects, bar=bar)
 
 
