@@ -159,10 +159,9 @@ def summarise(
     projects: Sequence[ProjectComparison], *, rng: np.random.Generator, level: float
 ) -> dict[str, dict[str, Change]]:
     """Compute the mean change by language and measure, over the projects that were measured by it."""
-    languages = sorted({project.language for project in projects})
     found = {
         language: changes_of([one for one in projects if one.language == language], rng=rng, level=level)
-        for language in languages
+        for language in sorted({project.language for project in projects})
     }
     return {language: changes for language, changes in found.items() if changes}
 

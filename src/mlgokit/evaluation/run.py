@@ -379,11 +379,10 @@ def _time_parts(stages: Sequence[StageTime]) -> list[Part]:
 
 
 def _failure_table(report: RunReport) -> Table:
-    found = list_failures(report)
     return Table(
         title="Failures",
         columns=text_columns("where", "what", "reason"),
-        rows=tuple(found),
+        rows=tuple(list_failures(report)),
         note="A module that fails in one build is left out of both, a project that cannot be linked is in no summary.",
     )
 
