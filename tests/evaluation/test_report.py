@@ -284,6 +284,7 @@ def test_different_behaviour_stands_out():
     page = run_page(dataclasses.replace(REPORT, program=different))
 
     assert (page.answer, page.good) == ("Not the same behaviour", False)
+    assert page.advice == ("Do not use it: jsontestrunner does not behave the same with it, as the failures say.",)
     assert "different behaviour with the arguments: --parse &lt;a&gt;.json" in render_html(page)
 
 

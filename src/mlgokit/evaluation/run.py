@@ -236,9 +236,11 @@ def run_page(report: RunReport, extra: Sequence[Part] = ()) -> Page:
 
 def _advice(report: RunReport) -> str:
     """Name the plugin with which the program is smaller, of this run's policy and of the pretrained ones."""
-    own, shipped = report.program, report.shipped
+    own, shipped = report.program, report.shipped if report.shipped_plugin else None
+    if own is not None and not own.same_behaviour and (shipped is None or not shipped.same_behaviour):
+        return f"Do not use it: {own.name} does not behave the same with it, as the failures say."
     use = f"add -fpass-plugin={shlex.quote(report.plugin)} to the options of clang"
-    if own is None or shipped is None or not report.shipped_plugin:
+    if own is None or shipped is None:
         return f"Use it: {use}."
     pretrained = f"add -fpass-plugin={shlex.quote(report.shipped_plugin)} to the options of clang"
     sizes = f"{own.name} has {shipped.after.image:,} bytes with them, and {own.after.image:,} with this run's policy"
