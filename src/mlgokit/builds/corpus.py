@@ -79,8 +79,7 @@ def modules_for_size(folder: Path, project: str | None) -> ModuleSelection:
             f"{folder}: expected modules compiled with -Oz or -Os, found none of {len(whole.modules)}; "
             "build for size, or give --level Oz and then build with -Oz as well"
         )
-    names = {module.name for module in found}
-    others = (module.name for module in whole.modules if module.name not in names)
+    others = (module.name for module in whole.modules if not module.is_for_size)
     return ModuleSelection(
         modules=found,
         left_out=whole.left_out | dict.fromkeys(others, "it is not compiled with -Oz or -Os"),

@@ -244,12 +244,11 @@ def _record(site: BuildSite, configured: Sequence[Path], added: AddedOptions, *,
     for path in links:
         if path.is_relative_to(tree):
             keep(path, site.kept(PLAIN, path.relative_to(tree).as_posix()))
-    objects = {str(path) for call in calls if call.kind != "link" for path in call.outputs}
     return RecordedBuild(
         site=site,
         links=links,
         sources={str(path): state_of(path) for call in calls for path in call.sources if path.is_relative_to(tree)},
-        objects=frozenset(objects),
+        objects=frozenset(str(path) for call in calls if call.kind != "link" for path in call.outputs),
         tests=None,
         left_out=left_out,
         in_place_of=describe_replaced_compilers(calls),
