@@ -354,7 +354,6 @@ def compare(
         )
 
     def measure_build(side: int) -> float | str:
-        """Measure the first build (0) or the second (1); return its number, or why there is none."""
         found = measure(how, (before, after)[side])
         return found.reason if found.value is None else found.value
 

@@ -79,7 +79,7 @@ class RecordedBuild:
     links: Mapping[Path, RecordedLink]
     sources: Mapping[str, tuple[int, int]]
     objects: frozenset[str]
-    tests: str | None
+    tests: str | None = None
     left_out: Mapping[str, str]
     in_place_of: str = ""
     seconds: float = 0.0
@@ -249,7 +249,6 @@ def _record(site: BuildSite, configured: Sequence[Path], added: AddedOptions, *,
         links=links,
         sources={str(path): state_of(path) for call in calls for path in call.sources if path.is_relative_to(tree)},
         objects=frozenset(str(path) for call in calls if call.kind != "link" for path in call.outputs),
-        tests=None,
         left_out=left_out,
         in_place_of=describe_replaced_compilers(calls),
         added=added,
