@@ -73,8 +73,10 @@ def compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         names.append(one.name)
         return Compilation(status=CompileStatus.FAILED, reason="error: no compiler", user_seconds=0.25)
 
-    monkeypatch.setattr(compilers, "find_toolchain", lambda *_, **__: TOOLCHAIN)
-    monkeypatch.setattr(compilers, "build_plugin", lambda _: plugin)
+    for place in ("compilers", "compiled"):
+        monkeypatch.setattr(f"mlgokit.builds.{place}.find_toolchain", lambda *_, **__: TOOLCHAIN)
+    for place in ("compilers", "pair"):
+        monkeypatch.setattr(f"mlgokit.builds.{place}.build_plugin", lambda _: plugin)
     monkeypatch.setattr(ClangCompiler, "compile", compile_nothing)
     monkeypatch.setattr(ClangCompiler, "loaded", Loaded(version=TOOLCHAIN.version_text))
     return names
