@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import tempfile
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -191,7 +191,11 @@ def _compile_with_bitcode(
             modules, variants, compiler=workers, links=links, lto=lto, left_out=left_out, report=report
         )
     compiled = [module for module in modules if not (lto or {}).get(module.name)]
-    return dataclasses.replace(pair, bitcode=lambda *_: PairBitcode(modules=compiled, compiler=clang))
+
+    def give_bitcode(_objects: Collection[str], _report: Report) -> PairBitcode:
+        return PairBitcode(modules=compiled, compiler=clang)
+
+    return dataclasses.replace(pair, bitcode=give_bitcode)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

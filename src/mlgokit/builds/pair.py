@@ -118,7 +118,7 @@ class BuildPair:
     compilations: int
     baseline: str
     left_alone: tuple[str, ...] = ()
-    bitcode: Callable[[Collection[str], Report], PairBitcode | str] = lambda *_: "its bitcode was not kept"
+    bitcode: Callable[[Collection[str], Report], PairBitcode | str] = lambda _, __: "its bitcode was not kept"
 
 
 class PairSource(Protocol):
