@@ -1,4 +1,4 @@
-"""Streaming reader for one member of a large JSON object, with limits on the depth and size of an element."""
+"""Streaming readers for large JSON files, with limits on the depth and size of an element."""
 
 import re
 from collections.abc import Generator, Iterator
@@ -13,50 +13,83 @@ from mlgokit.errors import CorpusError, InputError
 
 DEPTH = 32
 PIECE_BYTES = 64 << 20
+MOST_DIGITS = 1000
 
 _BLOCK_BYTES = 1 << 16
-
+_LONG_NUMBER = re.compile(rb"[0-9]{%d}" % MOST_DIGITS)
 
 Container = tuple[Any, list[str]]
 """A list or an object that is being read, with the last key of an object."""
-MOST_DIGITS = 1000
-_LONG_NUMBER = re.compile(rb"[0-9]{%d}" % MOST_DIGITS)
-
-
-def has_long_number(before: bytes, data: bytes) -> bool:
-    """Whether a number has at least :data:`MOST_DIGITS` digits; ``before`` is the preceding block.
-
-    Python makes no integers of more than 4,300 digits, and ijson's reader in C goes on reading while that error waits
-    to be noticed, wherever it then is.
-    """
-    return _LONG_NUMBER.search(before[-MOST_DIGITS:] + data) is not None
 
 
 @dataclass(slots=True, kw_only=True)
-class _BoundedFile:
-    """A file that limits the size of an element; a block belongs to the element that ends in it."""
+class JsonFile:
+    """An open JSON file whose elements are limited; a block belongs to the element that ends in it.
+
+    Attributes:
+        elements: what an element is, for messages, such as ``entries``.
+        remedy: what to do about a bad file, for messages.
+        position: number of bytes read so far.
+        begin: position at which the element begins that is being read; the caller sets it when one has ended.
+        last: the last block.
+    """
 
     file: IO[bytes]
     path: Path
+    elements: str
+    most_bytes: int
+    most_levels: int
     remedy: str
-    since: int = 0
+    position: int = 0
+    begin: int = 0
     last: bytes = b""
 
     def read(self, size: int) -> bytes:
-        """Read the next block; a number or a part that is too long is an error."""
-        before, data = self.last, self.file.read(size)
-        self.since += len(data)
-        if has_long_number(before, data):
-            raise CorpusError(
-                f"{self.path}: expected numbers of less than {MOST_DIGITS} digits, found a longer one; {self.remedy}"
+        """Read the next block; an element or a number that is too long is an error."""
+        if self.position - self.begin > self.most_bytes:
+            raise self.error(
+                f"{self.elements} of at most {self.most_bytes} bytes", f"a longer one at byte {self.begin}"
             )
-        self.last = data
-        if self.since > PIECE_BYTES:
-            raise CorpusError(
-                f"{self.path}: expected members of at most {PIECE_BYTES} bytes in this JSON file, found a longer "
-                f"one; {self.remedy}"
-            )
-        return data
+        before, self.last = self.last, self.file.read(size)
+        self.position += len(self.last)
+        # Python makes no integers of more than 4,300 digits, and ijson's reader in C goes on reading while that error
+        # waits to be noticed, wherever it then is.
+        if _LONG_NUMBER.search(before[-MOST_DIGITS:] + self.last) is not None:
+            raise self.error(f"numbers of less than {MOST_DIGITS} digits", f"a longer one before byte {self.position}")
+        return self.last
+
+    def error(self, expected: str, found: str) -> CorpusError:
+        """Make the error for a file with something else than expected."""
+        return CorpusError(f"{self.path}: expected {expected}, found {found}; {self.remedy}")
+
+    def values(self) -> Iterator[tuple[list[Container], Any]]:
+        """Yield each value when it has ended, after the containers around it, the outermost first.
+
+        The value is not in its container yet; :func:`put_item` puts it there, if it is to be kept.
+
+        Raises:
+            CorpusError: the file is no JSON, or has an element or a number that is too large or too deeply nested.
+        """
+        stack: list[Container] = []
+        events = cast("Iterator[tuple[str, Any]]", ijson.basic_parse(self, use_float=True, buf_size=_BLOCK_BYTES))
+        try:
+            for event, value in events:
+                if event == "map_key":
+                    stack[-1][1][0] = value
+                elif event in {"start_map", "start_array"}:
+                    if len(stack) >= self.most_levels:
+                        raise self.error(
+                            f"{self.elements} nested at most {self.most_levels} levels deep",
+                            f"more before byte {self.position}",
+                        )
+                    stack.append(({} if event == "start_map" else [], [""]))
+                else:
+                    item = stack.pop()[0] if event in {"end_map", "end_array"} else value
+                    yield stack, item
+        except (ijson.JSONError, ValueError, ArithmeticError, SystemError) as error:
+            reason = str(error).removeprefix("b'").replace("\\n", "\n").split("\n", maxsplit=1)[0]
+            begin = max(0, self.position - _BLOCK_BYTES)
+            raise self.error("JSON", f"between bytes {begin} and {self.position}: {reason:.200}") from error
 
 
 def iter_members(path: Path, key: str, *, remedy: str) -> Generator[tuple[str, Any]]:
@@ -74,47 +107,29 @@ def iter_members(path: Path, key: str, *, remedy: str) -> Generator[tuple[str, A
     try:
         with (
             open_untrusted(path, "No such file or directory") as descriptor,
-            open(descriptor, "rb", closefd=False) as file,
+            open(descriptor, "rb", closefd=False) as opened,
         ):
-            yield from _iter_members(_BoundedFile(file=file, path=path, remedy=remedy), key)
+            file = JsonFile(
+                file=opened, path=path, elements="members", most_bytes=PIECE_BYTES, most_levels=DEPTH, remedy=remedy
+            )
+            for stack, item in file.values():
+                if not isinstance(stack[0][0] if stack else item, dict):
+                    raise file.error("a JSON object", "another value")
+                # Of what is not wanted nothing is kept.
+                level = len(stack) if stack and stack[0][1][0] == key else 0
+                if level > 2:
+                    put_item(*stack[-1], item)
+                elif level == 2:
+                    yield stack[1][1][0], item
+                elif level == 1 and not isinstance(item, (dict, list)):
+                    yield "", item
+                if len(stack) <= 2:
+                    file.begin = file.position
     except CorpusError:
         raise
     except (OSError, InputError) as error:
         reason = error if isinstance(error, InputError) else error.strerror or error
         raise CorpusError(f"{path}: expected a file, found: {reason}; {remedy}") from error
-    except (ijson.JSONError, ValueError, ArithmeticError, SystemError) as error:
-        reason = str(error).split("\n", maxsplit=1)[0]
-        raise CorpusError(f"{path}: expected JSON, found: {reason:.200}; {remedy}") from error
-
-
-def _iter_members(file: _BoundedFile, key: str) -> Generator[tuple[str, Any]]:
-    """Yield the elements of a member as :func:`iter_members` does, from an open file."""
-    # Containers that are open, the outermost first. Of what is not wanted nothing is kept.
-    stack: list[Container] = []
-    events = cast("Iterator[tuple[str, Any]]", ijson.basic_parse(file, use_float=True, buf_size=_BLOCK_BYTES))
-    for event, value in events:
-        if not stack and event != "start_map":
-            raise CorpusError(f"{file.path}: expected a JSON object, found another value; {file.remedy}")
-        if event == "map_key":
-            stack[-1][1][0] = value
-            continue
-        if event in {"start_map", "start_array"}:
-            if len(stack) >= DEPTH:
-                raise CorpusError(
-                    f"{file.path}: expected JSON nested at most {DEPTH} levels deep, found more; {file.remedy}"
-                )
-            stack.append(({} if event == "start_map" else [], [""]))
-            continue
-        item = stack.pop()[0] if event in {"end_map", "end_array"} else value
-        wanted = bool(stack) and stack[0][1][0] == key
-        if len(stack) == 2 and wanted:
-            yield stack[1][1][0], item
-        elif len(stack) > 2 and wanted:
-            put_item(*stack[-1], item)
-        elif len(stack) == 1 and wanted and not isinstance(item, (dict, list)):
-            yield "", item
-        if len(stack) <= 2:
-            file.since = 0
 
 
 def put_item(container: Any, last: list[str], item: object) -> None:

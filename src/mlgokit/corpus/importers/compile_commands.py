@@ -10,11 +10,9 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import cast
 
-import ijson  # pyright: ignore[reportMissingTypeStubs]
-
-from mlgokit.corpus.json_stream import MOST_DIGITS, Container, has_long_number, put_item
+from mlgokit.corpus.json_stream import JsonFile, put_item
 from mlgokit.corpus.options.driver import driver_units
 from mlgokit.corpus.response_files import expand_response_files
 from mlgokit.errors import CorpusError
@@ -22,9 +20,7 @@ from mlgokit.errors import CorpusError
 ENTRY_BYTES = 16 << 20
 """Approximate limit on the size of an entry of the database."""
 
-_BLOCK_BYTES = 1 << 16
 _DEPTH = 16
-_REMEDY = "write the database again with the build system that made it"
 _PLAIN = re.compile(r"[^\s\"'\\]+")
 _QUOTING = re.compile(r"[\"'\\]")
 # One part of a shell word: plain text, 'single quotes', "double quotes", or an escaped character.
@@ -60,34 +56,6 @@ class MalformedCommand:
     reason: str
 
 
-@dataclass(slots=True, kw_only=True)
-class _CountingFile:
-    """A file that counts what was read, and limits the size of an entry."""
-
-    file: IO[bytes]
-    path: Path
-    position: int = 0
-    entry_begin: int = 0
-    last: bytes = b""
-
-    def read(self, size: int) -> bytes:
-        """Read the next block; an entry or a number that is too long is an error."""
-        if self.position - self.entry_begin > ENTRY_BYTES:
-            raise CorpusError(
-                f"{self.path}: expected entries of at most {ENTRY_BYTES} bytes, found a longer one at byte "
-                f"{self.entry_begin}; {_REMEDY}"
-            )
-        before, data = self.last, self.file.read(size)
-        self.position += len(data)
-        if has_long_number(before, data):
-            raise CorpusError(
-                f"{self.path}: expected numbers of less than {MOST_DIGITS} digits, found a longer one before byte "
-                f"{self.position}; {_REMEDY}"
-            )
-        self.last = data
-        return data
-
-
 def read_compile_commands(path: Path) -> Iterator[CompileCommand | MalformedCommand]:
     """Read the commands of a compilation database in order.
 
@@ -100,7 +68,17 @@ def read_compile_commands(path: Path) -> Iterator[CompileCommand | MalformedComm
     try:
         with path.open("rb") as file:
             folder = path.resolve().parent
-            for index, entry in enumerate(_entries(_CountingFile(file=file, path=path))):
+            entries = _entries(
+                JsonFile(
+                    file=file,
+                    path=path,
+                    elements="entries",
+                    most_bytes=ENTRY_BYTES,
+                    most_levels=_DEPTH,
+                    remedy="write the database again with the build system that made it",
+                )
+            )
+            for index, entry in enumerate(entries):
                 try:
                     yield _parse_entry(entry, index=index, folder=folder)
                 except ValueError as error:
@@ -200,36 +178,16 @@ def named_language(command: CompileCommand) -> str:
     return "" if language == "none" else language
 
 
-def _entries(file: _CountingFile) -> Iterator[object]:
-    """Yield the elements of the array in a file; values in them other than strings become ``None``."""
-    stack: list[Container] = []
-    try:
-        for event, value in cast("Iterator[tuple[str, Any]]", ijson.basic_parse(file, buf_size=_BLOCK_BYTES)):
-            if event == "map_key":
-                stack[-1][1][0] = value
-                continue
-            if event in {"start_map", "start_array"}:
-                if len(stack) >= _DEPTH:
-                    raise CorpusError(
-                        f"{file.path}: expected entries nested at most {_DEPTH} levels deep, found more before "
-                        f"byte {file.position}; {_REMEDY}"
-                    )
-                stack.append(({} if event == "start_map" else [], [""]))
-                continue
-            item = stack.pop()[0] if event in {"end_map", "end_array"} else value if event == "string" else None
-            if len(stack) == 1 and isinstance(stack[0][0], list):
-                file.entry_begin = file.position
-                yield item
-            elif stack:
-                put_item(*stack[-1], item)
-            elif event != "end_array":
-                raise CorpusError(f"{file.path}: expected a JSON array of commands, found another value; {_REMEDY}")
-    except (ijson.JSONError, ValueError, ArithmeticError, SystemError) as error:
-        reason = str(error).removeprefix("b'").replace("\\n", "\n").split("\n", maxsplit=1)[0]
-        begin = max(0, file.position - _BLOCK_BYTES)
-        raise CorpusError(
-            f"{file.path}: expected JSON, found between bytes {begin} and {file.position}: {reason}; {_REMEDY}"
-        ) from error
+def _entries(file: JsonFile) -> Iterator[object]:
+    """Yield the elements of the array in a file."""
+    for stack, item in file.values():
+        if len(stack) == 1 and isinstance(stack[0][0], list):
+            file.begin = file.position
+            yield item
+        elif stack:
+            put_item(*stack[-1], item)
+        elif not isinstance(item, list):
+            raise file.error("a JSON array of commands", "another value")
 
 
 def _parse_entry(entry: object, *, index: int, folder: Path) -> CompileCommand:
