@@ -9,11 +9,11 @@ import os
 import shutil
 import threading
 import uuid
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal
 
 from mlgokit.compiler import process
 from mlgokit.compiler.limits import COMPILER_LIMITS, Limits
@@ -22,7 +22,7 @@ from mlgokit.compiler.options.parse import parse_options
 from mlgokit.compiler.outcome import check_room, first_error
 from mlgokit.compiler.sandbox import Sandbox, expose_to_front_end, inside_environment
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.corpus.corpus import Corpus, ModuleFailure, load_corpus
+from mlgokit.corpus.corpus import ModuleFailure
 from mlgokit.corpus.files import explain_write_errors
 from mlgokit.corpus.freshness import (
     DEPENDENCIES,
@@ -38,8 +38,9 @@ from mlgokit.corpus.freshness import (
 from mlgokit.corpus.json_stream import iter_members
 from mlgokit.corpus.layout import DESCRIPTION_NAME, SIDECAR_NAME, bitcode_path, encode_command_line
 from mlgokit.corpus.origin import note_made_here
-from mlgokit.corpus.staleness import ProfileFit, front_end_words, profile_fit
-from mlgokit.corpus.writer import corpus_writer, description_fields, write_outcomes
+from mlgokit.corpus.staleness import front_end_words, profile_fit
+from mlgokit.corpus.writer import Imported, corpus_writer, description_fields, write_outcomes
+from mlgokit.decode import decode
 from mlgokit.disk import Room
 from mlgokit.errors import CorpusError, InputError
 from mlgokit.files import digest_file, temporary_beside, whole_file, writing
@@ -95,12 +96,14 @@ class FrontEndJob:
     command_line: tuple[str, ...]
 
 
-class _Known(NamedTuple):
-    """A module's record from an earlier run: seconds of the front end, SHA-256 of the bitcode, fit of the profile."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Known:
+    """What an earlier run found out about a module, by the sidecar's names."""
 
-    seconds: float | None = None
-    digest: bytes | None = None
-    fit: ProfileFit | None = None
+    front_end_seconds: float | None = None
+    bitcode_sha256: str | None = None
+    profile_mismatched: int | None = None
+    profile_missing: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,87 +140,57 @@ def claim_corpus(
 
 
 def make_corpus(
-    jobs: Sequence[FrontEndJob],
+    jobs: Iterable[FrontEndJob | ModuleFailure],
     *,
     corpus_folder: Path,
-    wanted: str,
+    total: int,
     remedy: str,
     workers: int = 1,
     limits: ExtractionLimits | None = None,
+    note: Callable[[Module], None] | None = None,
     report: Report = say_nothing,
-) -> Corpus:
+) -> Imported:
     """Run the front ends and write the corpus; up-to-date modules are reused, and an earlier split is kept.
 
-    The folder was claimed by :func:`claim_corpus`. If no module could be made, the error says what was ``wanted``, and
-    the ``remedy``.
+    The folder was claimed by :func:`claim_corpus`. Failures among the ``total`` jobs are passed on. If no module could
+    be made, the error says the ``remedy``. ``note`` is called with each module, in the order of the jobs.
 
     Raises:
         CorpusError: no module could be made.
         StorageError: the disk is full or not writable.
         ToolError: the compiler cannot be started.
     """
-    with (
-        front_ends(corpus_folder, limits=limits) as make,
-        corpus_writer(corpus_folder, description_fields(), remedy=remedy, keep_facts=True) as writer,
-    ):
-        room = None if limits is None else limits.room
-        write_outcomes(writer, make, jobs, workers=workers, report=report, total=len(jobs), room=room)
-        if not writer.modules:
-            example = "".join(f" ({one.name}: {one.reason})" for one in writer.examples[:1])
-            raise CorpusError(
-                f"{corpus_folder}: expected {wanted}, found none from {len(jobs)} sources{example}; {remedy}"
-            )
-    return load_corpus(corpus_folder)
-
-
-@contextlib.contextmanager
-def front_ends(
-    corpus_folder: Path, *, limits: ExtractionLimits | None = None
-) -> Generator[Callable[[FrontEndJob], Module | ModuleFailure]]:
-    """Provide a thread-safe function that runs one job; up-to-date modules are reused.
-
-    Raises:
-        StorageError: the disk is full or not writable.
-    """
-    known: dict[str, _Known] = {}
-    path = corpus_folder / SIDECAR_NAME
-    if path.exists():
-        with contextlib.suppress(CorpusError):
-            for name, facts in iter_members(path, "modules", remedy="import again"):
-                if isinstance(facts, dict):
-                    known[name] = _read_known(cast("dict[str, Any]", facts))
     making = _Making(
         corpus_folder=corpus_folder,
         partial=temporary_beside(corpus_folder.absolute() / "modules"),
         limits=limits or ExtractionLimits(),
-        known=known,
+        known=_read_known(corpus_folder),
     )
     with writing(corpus_folder):
         making.partial.mkdir()
     await_tick()
+    make = functools.partial(_make_module, making)
     try:
-        yield functools.partial(_make_module, making)
+        with corpus_writer(corpus_folder, description_fields(), remedy=remedy, keep_facts=True) as writer:
+            write_outcomes(
+                writer, make, jobs, workers=workers, total=total, room=making.limits.room, note=note, report=report
+            )
     except BaseException:
         making.cancelled.set()
         raise
     finally:
         shutil.rmtree(making.partial, ignore_errors=True)
+    return writer.summarize()
 
 
-def _read_known(facts: Mapping[str, Any]) -> _Known:
-    """Read the record of a module from the facts in an earlier run's sidecar."""
-    seconds, digest = facts.get("front_end_seconds"), facts.get("bitcode_sha256")
-    counts = facts.get("profile_mismatched"), facts.get("profile_missing")
-    with contextlib.suppress(ValueError):
-        return _Known(
-            seconds=seconds if isinstance(seconds, float | int) else None,
-            digest=bytes.fromhex(digest) if isinstance(digest, str) else None,
-            fit=ProfileFit(mismatched=counts[0], missing=counts[1])
-            if isinstance(counts[0], int) and isinstance(counts[1], int)
-            else None,
-        )
-    # A digest that no file has, so that the module is made again.
-    return _Known(digest=b"")
+def _read_known(corpus_folder: Path) -> dict[str, _Known]:
+    """Read what is known of modules by the sidecar of an earlier run, as far as that is sound."""
+    known: dict[str, _Known] = {}
+    with contextlib.suppress(CorpusError):
+        for name, facts in iter_members(corpus_folder / SIDECAR_NAME, "modules", remedy="import again"):
+            with contextlib.suppress(InputError):
+                known[name] = decode(_Known, facts, name)
+    return known
 
 
 def front_end_environment() -> dict[str, str]:
@@ -226,8 +199,10 @@ def front_end_environment() -> dict[str, str]:
     return {**kept, "LC_ALL": "C", "SOURCE_DATE_EPOCH": "0", "LLVM_DISABLE_SYMBOLIZATION": "1"}
 
 
-def _make_module(making: _Making, job: FrontEndJob) -> Module | ModuleFailure:
+def _make_module(making: _Making, job: FrontEndJob | ModuleFailure) -> Module | ModuleFailure:
     """Make or reuse the module of a job; what is wrong with it becomes a failure."""
+    if isinstance(job, ModuleFailure):
+        return job
     try:
         with explain_write_errors(job.name, making.corpus_folder):
             return _make_or_reuse(making, job)
@@ -243,12 +218,11 @@ def _make_or_reuse(making: _Making, job: FrontEndJob) -> Module | ModuleFailure:
     known = making.known.get(job.name, _Known())
     noted, call = making.corpus_folder / f"{job.name}{SUFFIX}", call_digest((*job.front_end, *job.input))
     if bitcode.is_file() and cmd.is_file() and cmd.read_bytes() == cmd_bytes:
-        module = _module_of_job(job, bitcode, seconds=known.seconds, fit=known.fit)
-        digest = module.bitcode_sha256 or ""
-        if (known.digest is None or known.digest.hex() == digest) and is_current(
+        digest = digest_file(bitcode)
+        if known.bitcode_sha256 in {None, digest} and is_current(
             noted, making.digests, folder=job.directory, call=call, bitcode_sha256=digest
         ):
-            return module
+            return _module_of_job(job, bitcode, replace(known, bitcode_sha256=digest))
     fresh = making.partial / f"{uuid.uuid4().hex}.bc"
     dependencies = fresh.with_suffix(".d")
     try:
@@ -273,10 +247,16 @@ def _make_or_reuse(making: _Making, job: FrontEndJob) -> Module | ModuleFailure:
     finally:
         for path in (fresh, dependencies):
             path.unlink(missing_ok=True)
-    module = _module_of_job(job, bitcode, seconds=done.user_seconds, fit=fit)
+    digest = digest_file(bitcode)
     if sha256 is not None:
-        note_sources(noted, files, sha256=sha256, call=call, bitcode_sha256=module.bitcode_sha256 or "")
-    return module
+        note_sources(noted, files, sha256=sha256, call=call, bitcode_sha256=digest)
+    found = _Known(
+        front_end_seconds=done.user_seconds,
+        bitcode_sha256=digest,
+        profile_mismatched=None if fit is None else fit.mismatched,
+        profile_missing=None if fit is None else fit.missing,
+    )
+    return _module_of_job(job, bitcode, found)
 
 
 def _run_front_end(
@@ -335,8 +315,7 @@ def _files_read(job: FrontEndJob, words: Sequence[str]) -> Generator[Path]:
     yield job.directory
 
 
-def _module_of_job(job: FrontEndJob, bitcode: Path, *, seconds: float | None, fit: ProfileFit | None) -> Module:
-    """Describe the module that a job made."""
+def _module_of_job(job: FrontEndJob, bitcode: Path, found: _Known) -> Module:
     return Module(
         name=job.name,
         project=job.project,
@@ -346,8 +325,5 @@ def _module_of_job(job: FrontEndJob, bitcode: Path, *, seconds: float | None, fi
         command_line=job.command_line,
         source=job.source,
         bitcode_bytes=bitcode.stat().st_size,
-        bitcode_sha256=digest_file(bitcode),
-        front_end_seconds=seconds,
-        profile_mismatched=None if fit is None else fit.mismatched,
-        profile_missing=None if fit is None else fit.missing,
+        **asdict(found),
     )

@@ -231,15 +231,19 @@ def write_outcomes(
     report: Report,
     total: int = 0,
     room: Room | None = None,
+    note: Callable[[Module], None] | None = None,
 ) -> None:
     """Make modules in threads, and add each to the corpus in the order of the items; ``total`` of them if known.
 
-    ``work`` makes the module of an item, such as a source, with its files, or returns why there is none. The disk space
-    that the corpus may take is checked after every module; by default there is a limit, too.
+    ``work`` makes the module of an item, such as a source, with its files, or returns why there is none; ``note`` is
+    called with each module that was added. The disk space that the corpus may take is checked after every module; by
+    default there is a limit, too.
     """
     room = room or Room(folder=writer.folder)
     with contextlib.closing(map_in_order(work, items, workers=workers)) as outcomes:
         for done, outcome in enumerate(outcomes, 1):
             writer.add(outcome)
+            if note is not None and isinstance(outcome, Module):
+                note(outcome)
             room.check()
             report(done, max(done, total) if total else 0, outcome.name)

@@ -181,7 +181,7 @@ def test_a_source_that_fails_is_listed_and_stops_nothing(place: Place, script: s
 
 def test_no_module_at_all_is_an_error(place: Place):
     place.add("a.cc", "echo 'error: no' >&2; exit 1")
-    with pytest.raises(CorpusError, match=r"found none from 1 sources \(p/a.cc.o: error: no\); correct the list"):
+    with pytest.raises(CorpusError, match=r"found none among 1 entries \(p/a.cc.o: error: no\); .*: correct the list"):
         place.extract()
     assert not (place.folder / "corpus" / DESCRIPTION_NAME).exists()
 

@@ -22,7 +22,7 @@ from mlgokit.corpus.front_end import (
     FrontEndJob,
     Level,
     claim_corpus,
-    front_ends,
+    make_corpus,
 )
 from mlgokit.corpus.importers.build_command import lto_of
 from mlgokit.corpus.importers.build_compiler import Baseline
@@ -42,7 +42,7 @@ from mlgokit.corpus.importers.precompiled import write_macros
 from mlgokit.corpus.options.dry_run import DryRun, driver_path, dry_run_key, dry_runs
 from mlgokit.corpus.profiles import profile_copier, replace_profiles
 from mlgokit.corpus.staleness import ProfileFit, fit_of
-from mlgokit.corpus.writer import Imported, corpus_writer, description_fields, write_outcomes
+from mlgokit.corpus.writer import Imported
 from mlgokit.errors import InputError, UsageError
 from mlgokit.files import digest_file
 from mlgokit.locks import locked
@@ -82,12 +82,11 @@ class _Plan:
 
     toolchain: Toolchain
     answers: Mapping[tuple[object, ...], DryRun]
-    sources: int
     held_out: bool
     target: str
     profile: Callable[[Option, Path], str]
-    folder: Path = field(default_factory=Path)
-    for_link: bool = False
+    folder: Path
+    for_link: bool
 
 
 def import_commands(
@@ -152,7 +151,6 @@ def import_commands(
         plan = _Plan(
             toolchain=toolchain,
             answers=answers,
-            sources=surveyed.sources,
             held_out=held_out,
             target=_choose_target(surveyed, answers, target),
             profile=profile_copier(corpus_folder),
@@ -162,28 +160,26 @@ def import_commands(
         reading = SourceReading()
         fits: list[ProfileFit] = []
         levels: Counter[str] = Counter()
-        remedy = "correct the database, or give options that this compiler takes"
-        with (
-            front_ends(corpus_folder, limits=limits) as make,
-            corpus_writer(corpus_folder, description_fields(), remedy=remedy, keep_facts=True) as writer,
-        ):
 
-            def make_module(job: FrontEndJob | ModuleFailure) -> Module | ModuleFailure:
-                """Make the module of a job, and note its level and how well its profile fits; pass a failure on."""
-                done = job if isinstance(job, ModuleFailure) else make(job)
-                if isinstance(done, Module) and (fit := fit_of(done)) is not None:
-                    fits.append(fit)
-                if isinstance(done, Module):
-                    levels[level_of(done.command_line)] += 1
-                return done
+        def note(module: Module) -> None:
+            levels[level_of(module.command_line)] += 1
+            if (fit := fit_of(module)) is not None:
+                fits.append(fit)
 
-            jobs = _jobs(request, reading, plan)
-            room = None if limits is None else limits.room
-            write_outcomes(writer, make_module, jobs, workers=workers, report=report, total=plan.sources, room=room)
+        imported = make_corpus(
+            _jobs(request, reading, plan),
+            corpus_folder=corpus_folder,
+            total=surveyed.sources,
+            remedy="correct the database, or give options that this compiler takes",
+            workers=workers,
+            limits=limits,
+            note=note,
+            report=report,
+        )
         counts = dataclasses.replace(_option_counts(reading), notes=_notes(reading, toolchain))
         write_options(corpus_folder, counts)
         return ImportedCommands(
-            imported=writer.summarize(),
+            imported=imported,
             repeated=reading.repeated,
             unwanted=reading.unwanted,
             without_code=reading.without_code,

@@ -13,7 +13,7 @@ from typing import get_args
 from mlgokit.compiler.options.safety import check_command_line, check_front_end
 from mlgokit.compiler.outcome import first_error
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.corpus.corpus import Corpus
+from mlgokit.corpus.corpus import Corpus, load_corpus
 from mlgokit.corpus.front_end import (
     ExtractionLimits,
     FrontEndJob,
@@ -123,15 +123,16 @@ def extract_projects(
     inputs = {project.name: _project_digest(project) for project in projects}
     with locked(corpus_folder):
         claim_corpus(corpus_folder, config={"options": words}, toolchain=toolchain, inputs=inputs)
-        return make_corpus(
+        make_corpus(
             jobs,
             corpus_folder=corpus_folder,
-            wanted=f"modules of {len(projects)} projects",
+            total=len(jobs),
             remedy="correct the list of projects",
             workers=workers,
             limits=limits,
             report=report,
         )
+        return load_corpus(corpus_folder)
 
 
 def _project_digest(project: Project) -> str:
