@@ -1,11 +1,10 @@
 """Duplicate modules: the contents of a corpus, groups of copies, and copies on both sides of the split."""
 
 import contextlib
-import functools
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from mlgokit.compiler.describe import DESCRIBE_SECONDS, describe_module
@@ -19,13 +18,13 @@ from mlgokit.errors import CorpusError
 from mlgokit.files import digest_cached, digest_file
 from mlgokit.manifest import digest_value
 from mlgokit.module import Module
+from mlgokit.progress import Report, say_nothing
 
 LEAST_SHARED = 0.2
 """Minimum share of a project's own functions in another project for which the pair is reported."""
 
 _LEAST_FUNCTIONS = 5
 """Minimum number of common functions in the quarter that is compared; with fewer, the estimate is noise."""
-_BATCH = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,99 +98,60 @@ def describe_corpus(
     workers: int = 1,
     timeout_seconds: float = DESCRIBE_SECONDS,
     sandbox: Sandbox | None = None,
-    report: Callable[[int, int, str], None] | None = None,
+    report: Report = say_nothing,
 ) -> Contents:
     """Digest every module, and let the compiler describe those whose content is not cached in the corpus's folder.
 
     Without a toolchain, whose clang reads the modules with the ``plugin``, there are digests only. ``report`` is called
-    after every module, once one has to be described.
+    after every module, once one was described.
     """
-    shared = _Describing(
-        remembered=read_contents(folder, major=None if toolchain is None else toolchain.major),
-        toolchain=toolchain,
-        plugin=plugin,
-        timeout_seconds=timeout_seconds,
-        sandbox=sandbox,
-    )
-    seen: dict[str, _Described] = {}
-    written = 0
-    try:
-        with contextlib.closing(
-            map_in_order(functools.partial(_describe_one, shared), modules, workers=workers)
-        ) as results:
-            for done, (module, result) in enumerate(zip(modules, results, strict=True), 1):
-                seen[module.name] = result
-                if len(batch := shared.fresh[written:]) >= _BATCH:
-                    append_contents(folder, batch)
-                    written += len(batch)
-                if report is not None and shared.fresh:
-                    report(done, len(modules), "describe")
-    finally:
-        # What was described before an interrupt is not described again.
-        if batch := shared.fresh[written:]:
-            append_contents(folder, batch)
-    return Contents(
-        digests={name: result.digest for name, result in seen.items() if result.digest},
-        by_name={name: result.content for name, result in seen.items() if result.content is not None},
-        failures=tuple(
-            ModuleFailure(name=module.name, project=module.project, reason=reason)
-            for module in modules
-            if (reason := seen[module.name].reason)
-        ),
-    )
+    remembered = read_contents(folder, major=None if toolchain is None else toolchain.major)
+    # One thread describes a digest while others wait for it.
+    locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+    writing, is_new = threading.Lock(), threading.Event()
 
+    def describe(module: Module) -> tuple[str, ModuleContent | None, str]:
+        """Return the digest of a module, its content unless it was not described, and why it could not be read."""
+        try:
+            digest = digest_file(module.bitcode)
+        except OSError as error:
+            return "", None, f"cannot be read: {error.strerror or error}"
+        with locks[digest]:
+            content = remembered.get(digest)
+            if content is not None or toolchain is None or plugin is None:
+                return digest, content, ""
+            description = describe_module(
+                toolchain,
+                plugin,
+                module.bitcode,
+                command_line=module.command_line,
+                allowed_options=module.allowed_options,
+                timeout_seconds=timeout_seconds,
+                sandbox=sandbox,
+            )
+            if description.reason:
+                return digest, None, description.reason
+            content = remembered[digest] = content_of(description, bitcode_sha256=digest)
+            # At once, so that what was described before an interrupt is not described again.
+            with writing:
+                append_contents(folder, [content])
+            is_new.set()
+            return digest, content, ""
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Describing:
-    """The state shared by the threads of one :func:`describe_corpus`.
-
-    ``fresh`` are descriptions that are not in the cache yet; ``locks`` let one thread describe a digest while others
-    wait for it.
-    """
-
-    remembered: dict[str, ModuleContent]
-    toolchain: Toolchain | None
-    plugin: Path | None
-    timeout_seconds: float
-    sandbox: Sandbox | None
-    fresh: list[ModuleContent] = field(default_factory=list[ModuleContent])
-    locks: defaultdict[str, threading.Lock] = field(default_factory=lambda: defaultdict(threading.Lock))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Described:
-    """The digest of one module, its content unless it was not described, and the reason if it could not be read."""
-
-    digest: str = ""
-    content: ModuleContent | None = None
-    reason: str = ""
-
-
-def _describe_one(shared: _Describing, module: Module) -> _Described:
-    """Digest one module, and describe it unless its content is cached."""
-    try:
-        digest = digest_file(module.bitcode)
-    except OSError as error:
-        return _Described(reason=f"cannot be read: {error.strerror or error}")
-    with shared.locks[digest]:
-        content = shared.remembered.get(digest)
-        if content is not None or shared.toolchain is None or shared.plugin is None:
-            return _Described(digest=digest, content=content)
-        description = describe_module(
-            shared.toolchain,
-            shared.plugin,
-            module.bitcode,
-            command_line=module.command_line,
-            allowed_options=module.allowed_options,
-            timeout_seconds=shared.timeout_seconds,
-            sandbox=shared.sandbox,
-        )
-        if description.reason:
-            return _Described(digest=digest, reason=description.reason)
-        content = content_of(description, bitcode_sha256=digest)
-        shared.remembered[digest] = content
-        shared.fresh.append(content)
-        return _Described(digest=digest, content=content)
+    digests: dict[str, str] = {}
+    by_name: dict[str, ModuleContent] = {}
+    failures: list[ModuleFailure] = []
+    with contextlib.closing(map_in_order(describe, modules, workers=workers)) as results:
+        for done, (module, (digest, content, reason)) in enumerate(zip(modules, results, strict=True), 1):
+            if digest:
+                digests[module.name] = digest
+            if content is not None:
+                by_name[module.name] = content
+            if reason:
+                failures.append(ModuleFailure(name=module.name, project=module.project, reason=reason))
+            if is_new.is_set():
+                report(done, len(modules), "describe")
+    return Contents(digests=digests, by_name=by_name, failures=tuple(failures))
 
 
 def duplicate_groups(modules: Iterable[Module], contents: Contents, *, exact: bool) -> tuple[tuple[str, ...], ...]:

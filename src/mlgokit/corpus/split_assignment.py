@@ -75,11 +75,9 @@ def assignments_in(modules: Iterable[tuple[str, Mapping[str, Any]]]) -> SplitAss
 
 def earlier_assignments(folder: Path) -> SplitAssignments:
     """Read which modules of a corpus are held out, before it is replaced; none if it has no sound sidecar."""
-    path = folder / SIDECAR_NAME
-    if path.exists():
-        with contextlib.suppress(CorpusError):
-            pieces = iter_members(path, "modules", remedy="import again")
-            return assignments_in(
-                (name, cast("dict[str, Any]", facts)) for name, facts in pieces if isinstance(facts, dict)
-            )
+    with contextlib.suppress(CorpusError):
+        pieces = iter_members(folder / SIDECAR_NAME, "modules", remedy="import again")
+        return assignments_in(
+            (name, cast("dict[str, Any]", facts)) for name, facts in pieces if isinstance(facts, dict)
+        )
     return NOTHING_ASSIGNED

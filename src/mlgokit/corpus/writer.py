@@ -95,13 +95,6 @@ class CorpusWriter:
         if self.known is not None:
             self.known.add(hash(name))
 
-    def add_earlier(self, path: Path) -> None:
-        """Add the facts in an earlier sidecar about modules that were not added."""
-        if path.exists() and self.known is not None:
-            for name, facts in iter_members(path, "modules", remedy="import again"):
-                if isinstance(facts, dict) and hash(name) not in self.known:
-                    self.add_facts(name, cast("dict[str, Any]", facts))
-
     def summarize(self) -> Imported:
         """Return the numbers of modules and failures so far."""
         return Imported(folder=self.folder, modules=self.modules, failures=self.failures, examples=tuple(self.examples))
@@ -189,10 +182,13 @@ def _scratch_file(path: Path, folder: Path) -> Generator[IO[str]]:
 def _keep_facts(writer: CorpusWriter, partial: Path) -> None:
     """Write a sidecar of the facts so far, and of the earlier facts about other modules."""
     path = writer.folder / SIDECAR_NAME
-    with contextlib.suppress(CorpusError, StorageError, OSError):
+    known = writer.known or set()
+    with contextlib.suppress(StorageError, OSError):
         # A damaged sidecar gives what is before the damage.
         with contextlib.suppress(CorpusError):
-            writer.add_earlier(path)
+            for name, facts in iter_members(path, "modules", remedy="import again"):
+                if isinstance(facts, dict) and hash(name) not in known:
+                    writer.add_facts(name, cast("dict[str, Any]", facts))
         writer.facts.write('},\n "failures": []}\n')
         writer.facts.flush()
         move_into_place(partial, path)
