@@ -107,8 +107,7 @@ def parallel(
         UsageError: ``workers`` is below 1.
     """
     seats = _Seats(most=count_of(workers))
-    if seats.most < 1:
-        raise UsageError(f"workers: expected at least one, found {seats.most}; give as many as there are processors")
+    _check_count(seats.most)
     results: list[Result | None] = [None] * len(items)
     pool = ThreadPoolExecutor(MOST_THREADS)
     pending: dict[Future[Result], int] = {}
@@ -177,11 +176,15 @@ def map_in_order(work: Callable[[Item], Result], items: Iterable[Item], *, worke
 
     When the consumer stops early, running child processes are killed and items that have not started are dropped.
 
+    Raises:
+        UsageError: ``workers`` is below 1.
+
     Example:
         >>> list(map_in_order(abs, [-3, 2, -1], workers=2))
         [3, 2, 1]
     """
     if workers <= 1:
+        _check_count(workers)
         yield from map(work, items)
         return
     pool = ThreadPoolExecutor(workers, thread_name_prefix="import")
@@ -197,3 +200,8 @@ def map_in_order(work: Callable[[Item], Result], items: Iterable[Item], *, worke
         process.kill_pool(pool, pending)
         raise
     pool.shutdown()
+
+
+def _check_count(workers: int) -> None:
+    if workers < 1:
+        raise UsageError(f"workers: expected at least one, found {workers}; give as many as there are processors")

@@ -18,12 +18,13 @@ from mlgokit.corpus.importers.build_command import FrontEndCall, front_end_call
 from mlgokit.corpus.importers.build_compiler import Baseline, BuildCompiler, build_compiler
 from mlgokit.corpus.importers.compile_commands import CompileCommand, MalformedCommand, read_compile_commands
 from mlgokit.corpus.importers.no_code import why_no_code
+from mlgokit.corpus.importers.object_lists import compile_filter
 from mlgokit.corpus.importers.precompiled import Headers, find_header_commands
 from mlgokit.corpus.layout import check_project
 from mlgokit.corpus.options.dry_run import BuildOptions, DryRun, dry_run_key, dry_runs
 from mlgokit.corpus.profiles import replace_profiles
 from mlgokit.corpus.writer import EXAMPLES
-from mlgokit.errors import CorpusError, UsageError
+from mlgokit.errors import CorpusError
 from mlgokit.manifest import has_copies
 
 _OTHER_COMPILER = "build with clang (CC=clang CXX=clang++), or give --baseline clang to compare with clang's own code"
@@ -46,10 +47,9 @@ class CommandFilter:
         Raises:
             UsageError: an expression is malformed.
         """
-        include, exclude = _pattern("include", self.include), _pattern("exclude", self.exclude)
+        include, exclude = compile_filter("include", self.include), compile_filter("exclude", self.exclude)
 
         def is_wanted(command: CompileCommand) -> bool:
-            """Whether the path of a command's source has a match of ``include`` and none of ``exclude``."""
             path = str(command.file)
             if self.outputs is not None and command.output not in self.outputs:
                 return False
@@ -229,14 +229,6 @@ def why_refused(source: BuildSource, dry: DryRun) -> str | None:
     """Say why a source is not compiled, by a check of the whole front-end command line; ``None`` if it is."""
     words = (*dry.front_end, *source.options.paths)
     return dry.reason or check_front_end(replace_profiles(words, lambda _: None))
-
-
-def _pattern(name: str, text: str | None) -> re.Pattern[str] | None:
-    """Compile the regular expression of a filter; ``name`` is its option, for the error."""
-    try:
-        return None if text is None else re.compile(text)
-    except re.error as error:
-        raise UsageError(f"{name}: expected a regular expression, found {text!r} ({error}); correct it") from error
 
 
 def _no_source_error(database: Path, reading: SourceReading) -> CorpusError:

@@ -4,6 +4,7 @@ Every list is read as a stream, and every name is made such that it stays inside
 """
 
 import os
+import re
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -196,11 +197,13 @@ def objects_of_commands(
         yield ObjectFile(name=name, path=path, base=directory)
 
 
-def check_workers(workers: int) -> None:
-    """Refuse a number of workers below 1.
+def compile_filter(name: str, text: str | None) -> re.Pattern[str] | None:
+    """Compile the regular expression of a filter, if there is one; ``name`` is its option, for the error.
 
     Raises:
-        UsageError: fewer than one.
+        UsageError: it is malformed.
     """
-    if workers < 1:
-        raise UsageError(f"workers: expected at least one, found {workers}; give as many as there are processors")
+    try:
+        return None if text is None else re.compile(text)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise UsageError(f"{name}: expected a regular expression, found {text!r:.200} ({error}); correct it") from error

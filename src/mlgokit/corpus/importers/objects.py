@@ -19,12 +19,12 @@ from mlgokit.compiler.compile import THINLTO_INDEX
 from mlgokit.compiler.outcome import first_error
 from mlgokit.corpus.corpus import ModuleFailure
 from mlgokit.corpus.files import copy_bytes, copy_index, explain_write_errors, open_untrusted, read_bytes
-from mlgokit.corpus.importers.object_lists import ObjectFile, check_workers
+from mlgokit.corpus.importers.object_lists import ObjectFile, compile_filter
 from mlgokit.corpus.importers.sections import SECTION_NAMES, Piece, find_sections, kind_of
 from mlgokit.corpus.layout import bitcode_path, decode_command_line, language_of, thinlto_index_path
 from mlgokit.corpus.writer import Imported, corpus_writer, description_fields, write_outcomes
 from mlgokit.disk import Room
-from mlgokit.errors import InputError, UsageError
+from mlgokit.errors import InputError
 from mlgokit.files import whole_file
 from mlgokit.locks import locked
 from mlgokit.module import Module
@@ -84,7 +84,7 @@ def import_objects(
     shared = _Import(
         corpus_folder=corpus_folder,
         project=project,
-        pattern=_compile_filter(cmd_filter),
+        pattern=compile_filter("command filter", cmd_filter),
         distributed_thinlto=distributed_thinlto,
         cmd_section=cmd_section,
         bitcode_section=bitcode_section,
@@ -118,7 +118,6 @@ def import_files(
 
     An :class:`InputError` of ``write`` says why there is none. For other arguments see :func:`import_objects`.
     """
-    check_workers(workers)
 
     def make(item: ObjectFile) -> Module | ModuleFailure:
         """Write the files of one module, or return why there is none."""
@@ -160,16 +159,6 @@ def _why_bad_name(name: str) -> str:
     if name.startswith(("-", "@")):
         return f"expected a path that no compiler takes for an option, found {name!r:.200}; rename the object"
     return ""
-
-
-def _compile_filter(cmd_filter: str | None) -> re.Pattern[str] | None:
-    """Compile the regular expression of the command filter."""
-    try:
-        return None if cmd_filter is None else re.compile(cmd_filter)
-    except (re.error, RecursionError, OverflowError) as error:
-        raise UsageError(
-            f"command filter: expected a regular expression, found {cmd_filter!r:.200} ({error}); correct it"
-        ) from error
 
 
 def _import(shared: _Import, item: ObjectFile) -> Module:
