@@ -7,8 +7,9 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from mlgokit.corpus.corpus import ModuleFailure, read_description, read_sidecar
-from mlgokit.corpus.files import check_plain_file, explain_write_errors
+from mlgokit.compiler.options.safety import MOST_PROFILE_BYTES, check_file
+from mlgokit.corpus.corpus import MOST_BITCODE_BYTES, ModuleFailure, read_description, read_sidecar
+from mlgokit.corpus.files import explain_write_errors
 from mlgokit.corpus.layout import DESCRIPTION_NAME, SIDECAR_NAME, check_name
 from mlgokit.corpus.profiles import PROFILES, profile_files
 from mlgokit.corpus.writer import CorpusWriter, Imported, corpus_writer
@@ -48,7 +49,6 @@ def combine_corpora(root: Path, *, corpus_folder: Path | None = None) -> Importe
 
 
 def _corpora(root: Path) -> list[Path]:
-    """List the folders in ``root`` that have a corpus, by name."""
     if not root.is_dir():
         kind = "a file" if root.exists() else "nothing"
         raise CorpusError(f"{root}: expected a folder with corpora, found {kind}; give another")
@@ -75,7 +75,8 @@ def _add_corpus(writer: CorpusWriter, part: Path, *, link: bool) -> None:
     _, names = read_description(part)
     # Profiles are named by their content, in one folder of the joined corpus, where relative paths of options start.
     for profile in profile_files(part):
-        if (reason := check_plain_file(profile, "a profile", folder=part)) is None:
+        reason = check_file(profile, "a profile", folder=part, most_bytes=MOST_PROFILE_BYTES)
+        if reason is None:
             with writing(writer.folder):
                 _link_file(profile, writer.folder / PROFILES / profile.name)
         else:
@@ -108,22 +109,22 @@ def _add_sidecar(writer: CorpusWriter, part: Path, names: list[str], *, link: bo
 
 
 def _link(part: Path, folder: Path, name: str) -> None:
-    """Hard-link a module's files into the joined corpus, or copy them to another disk."""
     with explain_write_errors(name, folder):
         for suffix, what in _FILES.items():
             source, target = part / f"{name}{suffix}", folder / f"{name}{suffix}"
             if not source.is_symlink() and not source.exists() and suffix != ".bc":
                 continue
-            if (reason := check_plain_file(source, what, folder=part)) is not None:
+            reason = check_file(source, what, folder=part, most_bytes=MOST_BITCODE_BYTES)
+            if reason is not None:
                 raise InputError(reason)
             _link_file(source, target)
 
 
 def _link_file(source: Path, target: Path) -> None:
-    """Hard-link a file, or copy it to another disk; replaces ``target``."""
+    """Hard-link a file, not a link to it, or copy it to another disk; replaces ``target``."""
     target.parent.mkdir(parents=True, exist_ok=True)
     target.unlink(missing_ok=True)
     try:
-        os.link(source, target)
+        os.link(source.resolve(), target)
     except OSError:
         shutil.copyfile(source, target)

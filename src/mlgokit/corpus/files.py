@@ -94,19 +94,6 @@ def open_untrusted(path: Path, missing: str) -> Generator[int]:
         os.close(descriptor)
 
 
-def check_plain_file(path: Path, what: str, *, folder: Path) -> str | None:
-    """Check that a file of an imported corpus is a regular file and not a link; return the error, or ``None``."""
-    try:
-        status = path.lstat()
-        inside = path.resolve().is_relative_to(folder.resolve())
-    except (OSError, RuntimeError) as error:
-        problem = "no file" if isinstance(error, FileNotFoundError) else str(error)
-        return f"expected {what} in {path.name}, found {problem}"
-    if stat.S_ISLNK(status.st_mode) or not inside:
-        return f"expected {what} in {path.name}, found a link; copy what it leads to"
-    return None if stat.S_ISREG(status.st_mode) else f"expected {what} in {path.name}, found no regular file"
-
-
 @contextlib.contextmanager
 def explain_write_errors(name: str, corpus_folder: Path) -> Generator[None]:
     """Within the block, convert write errors to errors about the module's name or about the disk.
