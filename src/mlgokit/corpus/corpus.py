@@ -14,7 +14,7 @@ import functools
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -128,9 +128,8 @@ def load_corpus(folder: Path, edits: CommandLineEdits = NO_EDITS) -> Corpus:
     for name in dict.fromkeys(names):
         check_name(name, folder)
         fact = {"project": project_of(name), **facts.get(name, {})}
-        module = _load_module(root, name, facts=fact, override=shared, has_thinlto=has_thinlto)
-        if isinstance(module, Module):
-            module = _set_command_line(module, folder, edits, overridden=shared is not None, has_thinlto=has_thinlto)
+        named = name if shared is None else where
+        module = _load_module(root, name, edits, facts=fact, override=shared, where=named, has_thinlto=has_thinlto)
         if isinstance(module, Module):
             modules.append(module)
         else:
@@ -230,43 +229,47 @@ def _make_project_of(folder: Path, facts: Mapping[str, Mapping[str, Any]]) -> Ca
 
 
 def _load_module(
-    folder: Path, name: str, *, facts: Mapping[str, Any], override: tuple[str, ...] | None, has_thinlto: bool
+    folder: Path,
+    name: str,
+    edits: CommandLineEdits,
+    *,
+    facts: Mapping[str, Any],
+    override: tuple[str, ...] | None,
+    where: str,
+    has_thinlto: bool,
 ) -> Module | ModuleFailure:
-    """Load a module whose files are complete; else return why it cannot be used."""
-    project = facts["project"]
+    """Load a module; ``where`` names its command line in messages."""
     bitcode, index = bitcode_path(folder, name), thinlto_index_path(folder, name)
     command_file = folder / f"{name}.cmd"
+    size, given, words = 0, override or (), ()
     try:
         os.fsencode(name)
-    except UnicodeError:
-        reason = f"expected a name that a file can have, found {name!r}"
-        return ModuleFailure(name=name, project=project, reason=reason)
-    try:
         reason = check_file(bitcode, "bitcode", folder=folder, most_bytes=MOST_BITCODE_BYTES)
         if reason is None and override is None:
             reason = check_file(command_file, "a command line", folder=folder, most_bytes=LONGEST_COMMAND_LINE)
         if reason is None and has_thinlto:
             reason = check_file(index, "the module's ThinLTO index", folder=folder, most_bytes=MOST_BITCODE_BYTES)
-        if reason is not None:
-            return ModuleFailure(name=name, project=project, reason=reason)
-        size = bitcode.stat().st_size
-        command_line = override or decode_command_line(command_file.read_bytes())
+        if reason is None:
+            size = bitcode.stat().st_size
+            given = override or decode_command_line(command_file.read_bytes())
+            reason = None if size else f"expected bitcode in {bitcode.name}, found an empty file"
+    except UnicodeError:
+        reason = f"expected a name that a file can have, found {name!r}"
     except OSError as error:
-        return ModuleFailure(name=name, project=project, reason=f"cannot be read: {error.strerror or error}")
-    if not size:
-        reason = f"expected bitcode in {bitcode.name}, found an empty file"
-    elif command_line[:1] != ("-cc1",) and override is None:
-        reason = f"expected -cc1 as the first option, found {command_line[0] if command_line else 'no option'}"
+        reason = f"cannot be read: {error.strerror or error}"
+    if reason is None:
+        words, reason = command_line_to_compile(given, edits, folder=folder, where=where, has_thinlto=has_thinlto)
     if reason is not None:
-        return ModuleFailure(name=name, project=project, reason=reason)
+        return ModuleFailure(name=name, project=facts["project"], reason=reason)
     return Module(
         name=name,
-        project=project,
-        language=facts.get("language", language_of(name, command_line)),
+        project=facts["project"],
+        language=facts.get("language", language_of(name, given)),
         held_out=facts.get("held_out", False),
         split=facts.get("split"),
         bitcode=bitcode,
-        command_line=command_line,
+        command_line=words,
+        allowed_options=edits.allowed,
         source=facts.get("source"),
         bitcode_bytes=size,
         bitcode_sha256=facts.get("bitcode_sha256"),
@@ -278,23 +281,7 @@ def _load_module(
     )
 
 
-def _set_command_line(
-    module: Module, folder: Path, edits: CommandLineEdits, *, overridden: bool, has_thinlto: bool
-) -> Module | ModuleFailure:
-    """Return the module with the command line to compile, or why that is refused."""
-    where = f"{folder / DESCRIPTION_NAME}: global_command_override" if overridden else module.name
-    words, reason = command_line_to_compile(
-        module.command_line, edits, folder=folder, where=where, has_thinlto=has_thinlto
-    )
-    if reason is not None:
-        return ModuleFailure(name=module.name, project=module.project, reason=reason)
-    if words == module.command_line and not edits.allowed:
-        return module
-    return replace(module, command_line=words, allowed_options=edits.allowed)
-
-
 def _override(description: Mapping[str, Any], folder: Path) -> tuple[str, ...] | None:
-    """Read the command line in ``global_command_override``; ``None`` if there is none."""
     if "global_command_override" not in description:
         return None
     where = folder / DESCRIPTION_NAME
@@ -358,7 +345,6 @@ def read_object(path: Path, remedy: str) -> dict[str, Any]:
 
 
 def _texts(value: object, path: Path, key: str) -> list[str]:
-    """Check that the value of a key in the description is a list of strings."""
     items = cast("list[object]", value) if isinstance(value, list) else [None]
     if not all(isinstance(item, str) for item in items):
         raise CorpusError(f"{path}: {key}: expected a list of strings, found {value!r:.200}; extract the corpus again")
