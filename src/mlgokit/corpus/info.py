@@ -135,7 +135,11 @@ def corpus_info(corpus: Corpus, contents: Contents | None = None) -> CorpusInfo:
     """
     if contents is None:
         contents = describe_corpus(corpus.folder, corpus.modules, toolchain=None, plugin=None)
-    damaged = tuple(_find_damaged(corpus.modules, contents))
+    damaged = tuple(
+        ModuleFailure(name=module.name, project=module.project, reason=reason)
+        for module in corpus.modules
+        if (reason := _why_damaged(module, contents.digests.get(module.name))) is not None
+    )
     broken = {failure.name for failure in damaged}
     undescribed = tuple(failure for failure in contents.failures if failure.name not in broken)
     failed = (*corpus.failures, *corpus.missing)
@@ -193,15 +197,7 @@ def group_reasons(failures: Iterable[ModuleFailure]) -> tuple[SkippedReason, ...
     )
 
 
-def _find_damaged(modules: Sequence[Module], contents: Contents) -> Iterable[ModuleFailure]:
-    for module in modules:
-        reason = _why_damaged(module, contents.digests.get(module.name))
-        if reason is not None:
-            yield ModuleFailure(name=module.name, project=module.project, reason=reason)
-
-
 def _why_damaged(module: Module, digest: str | None) -> str | None:
-    """Say why a module's bitcode is damaged; ``None`` if it is not."""
     try:
         with module.bitcode.open("rb") as file:
             magic = file.read(4)

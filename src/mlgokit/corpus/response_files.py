@@ -54,7 +54,7 @@ def expand_response_files(
             raise ValueError(f"{word}: expected a response file inside the build folder {inside}, found {path}")
         try:
             with open_untrusted(path, "expected a response file, found: No such file or directory") as descriptor:
-                data = _read(descriptor, left + 1)
+                data = os.pread(descriptor, left + 1, 0)
         except InputError as error:
             if missing == "refuse":
                 raise ValueError(
@@ -73,12 +73,3 @@ def expand_response_files(
             raise ValueError(f"{word}: {error}") from error
         todo += [(part, level + 1) for part in reversed(inner)]
     return expanded
-
-
-def _read(descriptor: int, most: int) -> bytes:
-    """Read at most ``most`` bytes of an open file."""
-    parts: list[bytes] = []
-    while most > 0 and (part := os.read(descriptor, min(most, 1 << 20))):
-        parts.append(part)
-        most -= len(part)
-    return b"".join(parts)

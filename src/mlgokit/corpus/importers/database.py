@@ -144,7 +144,10 @@ def import_commands(
                 **({"baseline": baseline} if baseline == "build" else {}),
             },
             toolchain=toolchain,
-            inputs={"compile_commands": digest_file(database), **_digest_of_outputs(wanted)},
+            inputs={
+                "compile_commands": digest_file(database),
+                **({} if wanted.outputs is None else {"outputs": digest_value(sorted(map(str, wanted.outputs)))}),
+            },
             any_inputs=any_database,
         )
         answers = dry_runs(toolchain, surveyed.options, workers=workers)
@@ -187,11 +190,6 @@ def import_commands(
             options=counts,
             fits=tuple(fits),
         )
-
-
-def _digest_of_outputs(wanted: CommandFilter) -> dict[str, str]:
-    """What a corpus depends on where only some objects of the build are wanted."""
-    return {} if wanted.outputs is None else {"outputs": digest_value(sorted(map(str, wanted.outputs)))}
 
 
 def module_outputs(database: Path, *, project: str | None = None, level: Level | None = None) -> dict[str, Path]:

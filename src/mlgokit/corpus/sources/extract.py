@@ -184,28 +184,26 @@ def project_jobs(
         CorpusError: a project's sources are not there, or a glob matches nothing.
         ToolError: the compiler cannot be started.
     """
-    return [job for project in projects for job in _jobs(project, toolchain, sources_folder, options)]
-
-
-def _jobs(project: Project, toolchain: Toolchain, sources_folder: Path, options: Sequence[str]) -> list[FrontEndJob]:
-    """Make the front-end jobs of one project, one for each source."""
-    root, names = project_sources(project, sources_folder=sources_folder)
-    command_line, front_end = _command_lines(project, toolchain, options, root=root, source=names[0])
-    program = driver_words(project, toolchain)[0]
-    return [
-        FrontEndJob(
-            name=f"{project.name}/{name}.o",
-            project=project.name,
-            language=project.language,
-            held_out=project.held_out,
-            source=name,
-            directory=root,
-            front_end=(program, *front_end),
-            input=tuple(input_words(project, name)),
-            command_line=command_line,
+    jobs: list[FrontEndJob] = []
+    for project in projects:
+        root, names = project_sources(project, sources_folder=sources_folder)
+        command_line, front_end = _command_lines(project, toolchain, options, root=root, source=names[0])
+        program = driver_words(project, toolchain)[0]
+        jobs += (
+            FrontEndJob(
+                name=f"{project.name}/{name}.o",
+                project=project.name,
+                language=project.language,
+                held_out=project.held_out,
+                source=name,
+                directory=root,
+                front_end=(program, *front_end),
+                input=tuple(input_words(project, name)),
+                command_line=command_line,
+            )
+            for name in names
         )
-        for name in names
-    ]
+    return jobs
 
 
 def _glob(root: Path, pattern: str, project: Project) -> set[Path]:
