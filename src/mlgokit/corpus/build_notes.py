@@ -105,7 +105,6 @@ class BuildOptionCounts:
         return (*self.notes, *lines[:_MOST], *([more] if len(lines) > _MOST else []))
 
     def _meaning(self, option: str, meanings: Sequence[tuple[str, str]]) -> str:
-        """Say what it means for the corpus that an option was left out or kept, or why it was left out."""
         otherwise = _UNKNOWN if option in self.unknown else _NOT_ASKED
         return next((text for pattern, text in meanings if re.fullmatch(pattern, option)), otherwise)
 

@@ -56,7 +56,6 @@ def _corpora(root: Path) -> list[Path]:
 
 
 def _shared_fields(parts: list[Path]) -> dict[str, Any]:
-    """Read the fields of the descriptions except for ``modules``, which must be equal in all corpora."""
     common, _ = read_description(parts[0])
     for part in parts[1:]:
         fields, _ = read_description(part)

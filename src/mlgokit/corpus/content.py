@@ -139,7 +139,6 @@ def append_contents(folder: Path, contents: Iterable[ModuleContent]) -> None:
 
 
 def _parse(line: str) -> ModuleContent | None:
-    """Parse a line of the cache; ``None`` if it is incomplete or of another version."""
     try:
         entry: Any = json.loads(line)
         content: ModuleContent = decode(ModuleContent, entry, CONTENTS_NAME)

@@ -153,7 +153,6 @@ def is_current(path: Path, digests: FileDigests, *, folder: Path, call: str, bit
 
 
 def _read_record(path: Path) -> dict[str, Any]:
-    """Read the fields of a record; empty if it is missing, not a regular file, or damaged."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as file:

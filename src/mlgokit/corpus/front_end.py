@@ -200,7 +200,6 @@ def front_end_environment() -> dict[str, str]:
 
 
 def _make_module(making: _Making, job: FrontEndJob | ModuleFailure) -> Module | ModuleFailure:
-    """Make or reuse the module of a job; what is wrong with it becomes a failure."""
     if isinstance(job, ModuleFailure):
         return job
     try:
@@ -211,7 +210,6 @@ def _make_module(making: _Making, job: FrontEndJob | ModuleFailure) -> Module | 
 
 
 def _make_or_reuse(making: _Making, job: FrontEndJob) -> Module | ModuleFailure:
-    """Reuse an up-to-date module, or run the front end and move its files into the corpus."""
     bitcode = bitcode_path(making.corpus_folder, job.name)
     cmd = making.corpus_folder / f"{job.name}.cmd"
     cmd_bytes = encode_command_line(job.command_line)

@@ -69,7 +69,6 @@ def extract_functions(
     extract, opt = _find_tool(compiler, "llvm-extract"), _find_tool(compiler, "opt")
 
     def make(function: tuple[int, str]) -> Module | ModuleFailure:
-        """Extract one function, by its place among all and its name."""
         place, name = function
         module = owners.get(name)
         if module is None:
@@ -120,7 +119,6 @@ def group_functions(
     link = _find_tool(compiler, "llvm-link")
 
     def make(group: tuple[int, Sequence[Module]]) -> Module | ModuleFailure:
-        """Link one group, by its number and its modules."""
         name, modules = str(group[0]), group[1]
         first = modules[0]
         with writable_folder(compiler.sandbox) as folder:
@@ -161,7 +159,6 @@ def _find_owners(corpus: Corpus, compiler: ClangCompiler, writer: CorpusWriter) 
     describe = functools.partial(describe_module, compiler.toolchain, compiler.plugin)
 
     def read(module: Module) -> ModuleDescription:
-        """Describe one module."""
         return describe(module.bitcode, command_line=module.command_line, sandbox=compiler.sandbox)
 
     owners: dict[str, Module] = {}

@@ -101,7 +101,6 @@ def _add_project(
     linker: Path,
     folder: Path,
 ) -> None:
-    """Add the modules of all links of one project, and what could not be linked as failures."""
     steps: list[_Step] = []
     for made in _without_conflicts(_compile(modules, lto, compiler, folder)):
         if isinstance(made, ModuleFailure):
@@ -129,7 +128,6 @@ def _compile(modules: Sequence[Module], lto: Lto, compiler: ClangCompiler, folde
     """Run the compile steps of a project's link, which inline only what must be inlined."""
 
     def compile_step(place: int) -> _Step | ModuleFailure:
-        """Run one of them."""
         module, path = modules[place], folder / f"{place}.o"
         done = compiler.compile(module, CompileRequest(use=_NOTHING_INLINED, lto=lto, keep_object=path))
         if done.status is not CompileStatus.OK:
@@ -156,7 +154,6 @@ def _without_conflicts(steps: Iterable[_Step | ModuleFailure]) -> Iterator[_Step
 def _link(
     call: LinkerCall, name: str, steps: Sequence[_Step], *, lto: Lto, scratch: Path, corpus_folder: Path
 ) -> Iterator[Module | ModuleFailure]:
-    """Link once, and copy the modules that the linker compiles into the corpus."""
     first = steps[0].module
     if lto == "thin":
         reason = import_bitcode(call, scratch, timeout_seconds=LINK_SECONDS)

@@ -41,7 +41,6 @@ def profile_copier(corpus_folder: Path) -> Callable[[Option, Path], str]:
     known: dict[tuple[str, Path], str] = {}
 
     def copy(option: Option, directory: Path) -> str:
-        """Copy a profile unless that was done before."""
         path = _profile_path(option, directory)
         key = option.name, path
         if key not in known:
@@ -111,7 +110,6 @@ def _profile_path(option: Option, directory: Path) -> Path:
 
 @contextlib.contextmanager
 def _open_profile(option: Option, path: Path) -> Generator[int]:
-    """Open the profile of an option for reading, after checking its kind and size."""
     words = " ".join(option.words)[:200]
     remedy = "make it with llvm-profdata, then import again"
     with open_untrusted(path, f"expected the profile of {words}, found no file {path}; {remedy}") as descriptor:

@@ -189,7 +189,6 @@ def split_corpus(
 def _count_projects(
     modules: Sequence[Module], contents: Contents, facts: Mapping[str, Mapping[str, Any]]
 ) -> Iterator[ProjectSplit]:
-    """Count the modules of each project on each side of the split."""
     trained_on = {module.name for module in drop_copies(modules, contents)}
     for name, own in group_by_project(modules).items():
         training = sum(module.name in trained_on for module in own)
@@ -207,7 +206,6 @@ def group_by_project(modules: Iterable[Module]) -> dict[str, list[Module]]:
 
 
 def _regroup(corpus: Corpus, projects_by: ProjectsBy) -> tuple[Module, ...]:
-    """Assign modules to projects by the given rule."""
     match projects_by:
         case ProjectsBy.AUTO:
             return corpus.modules
@@ -289,7 +287,6 @@ def _assign_by_hash(
 
 
 def _mark(facts: Mapping[str, Mapping[str, Any]], module: Module) -> object:
-    """Find how a module was assigned to its side, as the sidecar says; ``None`` if it does not say."""
     return facts.get(module.name, {}).get(SPLIT_KEY)
 
 

@@ -91,7 +91,6 @@ def _is_matched_by_front_end(words: Sequence[str]) -> bool:
 
 
 def _drop_quiet(words: Sequence[str]) -> tuple[str, ...]:
-    """Drop the option ``-w``, which silences all warnings."""
     return spell_options(option for option in parse_options(words) if option.name != _QUIET)
 
 

@@ -104,7 +104,6 @@ def objects_of_build(folder: Path) -> Reference:
     """
 
     def find(module: Module, _: Path) -> Path | str:
-        """Find the build's object of a module, or say that there is none."""
         name = PurePosixPath(module.name)
         for path in (folder / name, folder.joinpath(*name.parts[1:])):
             if path.is_file() and not _is_bitcode(path):
@@ -126,7 +125,6 @@ def compile_in_one_step(jobs: Iterable[FrontEndJob], *, timeout_seconds: float =
     by_name = {job.name: job for job in jobs}
 
     def build(module: Module, folder: Path) -> Path | str:
-        """Compile a module's source to an object in a folder; return its path, or why there is none."""
         job = by_name.get(module.name)
         if job is None:
             return "expected the build's command for it, found none; give the database that the corpus was made from"
@@ -170,7 +168,6 @@ def verify_corpus(
 
 
 def _verify(module: Module, *, reference: Reference, compiler: Compiler) -> VerifiedModule:
-    """Compile one module, and compare its object with the build's."""
     with tempfile.TemporaryDirectory(prefix="mlgokit-") as scratch:
         folder = Path(scratch)
         expected = reference(module, folder)
@@ -207,7 +204,6 @@ def compare_objects(name: str, recorded: Elf, actual: Elf) -> VerifiedModule:
 
 
 def _sections(elf: Elf, *, executable: bool) -> dict[str, list[bytes]]:
-    """Collect the contents of sections by name, of executable ones or of all others."""
     contents: dict[str, list[bytes]] = {}
     is_code = (elf.sections["flags"] & SHF_EXECINSTR) != 0
     for index, name in enumerate(elf.names):
@@ -220,7 +216,6 @@ def _sections(elf: Elf, *, executable: bool) -> dict[str, list[bytes]]:
 
 
 def _differences(expected: Mapping[str, Sequence[bytes]], actual: Mapping[str, Sequence[bytes]]) -> list[str]:
-    """List the names of the sections whose contents differ."""
     return sorted(
         name for name in expected.keys() | actual.keys() if list(expected.get(name, ())) != list(actual.get(name, ()))
     )

@@ -99,7 +99,6 @@ def _files(folder: Path, suffix: str, corpus_folder: Path) -> Generator[ObjectFi
 def _copy(
     item: ObjectFile, *, corpus_folder: Path, project: str, command_line: tuple[str, ...], has_thinlto: bool = False
 ) -> Module:
-    """Copy a bitcode file, and its ThinLTO index if the corpus has indices."""
     path = bitcode_path(corpus_folder, item.name)
     index = thinlto_index_path(corpus_folder, item.name) if has_thinlto else None
     with open_untrusted(item.path, "expected bitcode, found no such file; import again") as descriptor:

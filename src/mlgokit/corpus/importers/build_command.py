@@ -211,7 +211,6 @@ def _is_left_out(option: str, value: str | None) -> bool:
 
 
 def _is_output(option: str, value: str | None) -> bool:
-    """Whether the option only concerns outputs."""
     if option == "-Xclang" and value is not None:
         return value.startswith(_PASSED_OUTPUTS)
     joined = option.startswith("-o") and not option.startswith("-object")
@@ -219,7 +218,6 @@ def _is_output(option: str, value: str | None) -> bool:
 
 
 def _check_no_module(command: CompileCommand, words: Sequence[str]) -> None:
-    """Refuse commands that make or use C++20 modules."""
     match = _OF_MODULES.search("\n".join(words))
     interface = command.file.name if match is None and command.file.suffix in _INTERFACES else match and match[0]
     if interface is not None:

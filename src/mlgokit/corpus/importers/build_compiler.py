@@ -106,7 +106,6 @@ def build_compiler(arguments: Sequence[str]) -> BuildCompiler:
 
 @functools.lru_cache(maxsize=256)
 def _identify(word: str, path: str) -> BuildCompiler:
-    """Identify a compiler by its name, and by its ``--version`` if it is the user's own."""
     name, text = compiler_name(word), PurePosixPath(word).name
     if name is None:
         return BuildCompiler(text=text, is_clang=False)
@@ -134,7 +133,6 @@ def _find_program(word: str, path: str) -> Path | None:
 
 
 def _is_same_file(word: str, path: str) -> bool:
-    """Whether a word, as a path, names the same file as ``path``."""
     try:
         return Path(word).is_absolute() and Path(word).samefile(path)
     except (OSError, ValueError):

@@ -232,7 +232,6 @@ def why_refused(source: BuildSource, dry: DryRun) -> str | None:
 
 
 def _no_source_error(database: Path, reading: SourceReading) -> CorpusError:
-    """Make the error for a database none of whose commands can be used; it counts the reasons."""
     if reading.refused and reading.refused.total() == reading.failures:
         named = ", ".join(f"{count} of {compiler.text}" for compiler, count in reading.refused.most_common())
         return CorpusError(

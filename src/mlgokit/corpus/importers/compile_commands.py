@@ -179,7 +179,6 @@ def named_language(command: CompileCommand) -> str:
 
 
 def _entries(file: JsonFile) -> Iterator[object]:
-    """Yield the elements of the array in a file."""
     for stack, item in file.values():
         if len(stack) == 1 and isinstance(stack[0][0], list):
             file.begin = file.position

@@ -253,7 +253,6 @@ def _choose_target(surveyed: Survey, answers: Mapping[tuple[object, ...], DryRun
 
 
 def _notes(reading: SourceReading, toolchain: Toolchain) -> tuple[str, ...]:
-    """Make notes about entries without a module, and about the build's compilers."""
     notes: list[str] = []
     if reading.without_code:
         named = ", ".join(reading.named_without_code)
@@ -287,7 +286,6 @@ def _add_option_counts(reading: SourceReading, source: BuildSource, unknown: Seq
 
 
 def _option_counts(reading: SourceReading) -> BuildOptionCounts:
-    """Make the counts of options of all sources that were read, the most frequent first."""
     return BuildOptionCounts(
         commands=reading.commands,
         left_out=dict(reading.dropped.most_common()),
@@ -297,7 +295,6 @@ def _option_counts(reading: SourceReading) -> BuildOptionCounts:
 
 
 def _jobs(request: SourceRequest, reading: SourceReading, plan: _Plan) -> Generator[FrontEndJob | ModuleFailure]:
-    """Make a job, or a failure, for each source; count the options of the commands."""
     for source in read_sources(request, reading):
         if isinstance(source, ModuleFailure):
             yield source
@@ -325,7 +322,6 @@ def _job(request: SourceRequest, source: BuildSource, plan: _Plan, dry: DryRun, 
     relative = os.path.relpath(source.command.file, request.root)
 
     def copy_profile(option: Option) -> str:
-        """Copy the profile that an option names into the corpus; return its path relative to the corpus."""
         return plan.profile(option, options.directory)
 
     # A profile by the front end's counters names local functions with the file in front.

@@ -69,7 +69,6 @@ def why_no_code(command: CompileCommand) -> str | None:
 
 
 def _action(unit: Option) -> str | None:
-    """Say what a driver does instead of making code because of an option; ``None`` if it makes code."""
     if unit.name == "-Xclang":
         value = unit.values[0] if unit.values else ""
         what = PRECOMPILES if value == "-emit-pch" else "it compiles nothing"

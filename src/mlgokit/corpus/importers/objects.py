@@ -120,7 +120,6 @@ def import_files(
     """
 
     def make(item: ObjectFile) -> Module | ModuleFailure:
-        """Write the files of one module, or return why there is none."""
         reason = item.trouble
         if not reason:
             try:
@@ -153,7 +152,6 @@ def mark_name_conflicts(objects: Iterable[ObjectFile], *, has_thinlto: bool = Fa
 
 
 def _why_bad_name(name: str) -> str:
-    """Say why a name cannot be that of a module; empty if it can. See :func:`mlgokit.corpus.corpus.load_corpus`."""
     if not name or any(part in {"", ".", ".."} for part in name.split("/")) or "\\" in name or "\0" in name:
         return f"expected a path without backslashes inside the build, found {name!r:.200}; rename the object"
     if name.startswith(("-", "@")):
@@ -162,7 +160,6 @@ def _why_bad_name(name: str) -> str:
 
 
 def _import(shared: _Import, item: ObjectFile) -> Module:
-    """Find options and bitcode in an object, and write its module."""
     with open_untrusted(item.path, _NO_OBJECT) as descriptor:
         sections = find_sections(
             descriptor, item.path.name, cmd_section=shared.cmd_section, bitcode_section=shared.bitcode_section
@@ -180,7 +177,6 @@ def _import(shared: _Import, item: ObjectFile) -> Module:
 
 
 def _single_piece(pieces: tuple[Piece, ...], name: str) -> Piece:
-    """Return the only section of that name; several or none are an error."""
     if not pieces:
         raise InputError(
             f"expected a section {name}, found none (objects of assembly have none); for C and C++ {_EMBED_REMEDY}"
@@ -192,7 +188,6 @@ def _single_piece(pieces: tuple[Piece, ...], name: str) -> Piece:
 
 
 def _read_options(descriptor: int, piece: Piece) -> bytes:
-    """Read the section with a module's options, each ended by a NUL byte."""
     if piece.size > LARGEST_COMMAND_LINE:
         raise InputError(
             f"expected at most {LARGEST_COMMAND_LINE} bytes in the section with the options, found {piece.size}; name "
@@ -202,7 +197,6 @@ def _read_options(descriptor: int, piece: Piece) -> bytes:
 
 
 def _write_module(shared: _Import, item: ObjectFile, *, options: bytes, descriptor: int, bitcode: Piece) -> Module:
-    """Check the options and the bitcode, and write the module's files."""
     words = options.decode("utf-8", "surrogateescape").split("\0")
     if shared.pattern is not None and not any(shared.pattern.search(word) for word in words):
         raise InputError(f"left out, as no option matches the command filter {shared.pattern.pattern!r}")

@@ -190,7 +190,6 @@ def _relocate_option(unit: Option, maker: CompileCommand, command: CompileComman
 
 
 def _option(name: str, value: str) -> Option:
-    """Make a front-end option with a separate value."""
     return Option(name=name, values=(value,), words=(name, value), kind="path")
 
 

@@ -165,7 +165,6 @@ def _save_text(packed: Path, folder: Path, name: str) -> Path:
 
 
 def _remove_texts(folder: Path) -> None:
-    """Remove the texts of an earlier recording."""
     if folder.exists() and not has_manifest(folder):
         raise ReuseError(
             f"{folder}: expected the folder where mlgokit keeps copies of sources, found another one; rename it, "

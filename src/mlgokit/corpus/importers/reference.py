@@ -56,7 +56,6 @@ def build_reference(
     read = functools.partial(front_end_call, level=level, headers=request.headers, as_text=False)
 
     def build(module: Module, folder: Path) -> Path | str:
-        """Compile a module's reference object into a folder; return its path, or why there is none."""
         command = commands.get(module.name)
         if command is None:
             return "expected the build's command for it, found none; give the database that the corpus was made from"
@@ -74,7 +73,6 @@ def _compile_object(
     read: Callable[[CompileCommand], FrontEndCall],
     run: Callable[[FrontEndCall, CompileCommand, Sequence[str]], None],
 ) -> Path:
-    """Compile the object of a command, with the precompiled headers that it uses."""
     call = read(command)
     if missing := [option for option in call.dropped if not option.startswith("-flto")]:
         raise ValueError(f"the build's command has {', '.join(missing)}, which the corpus is made without")

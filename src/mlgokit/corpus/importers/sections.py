@@ -181,8 +181,6 @@ def _find_elf(file: _File, names: Sequence[bytes]) -> list[list[Piece]]:
 
 
 class _ElfSection(NamedTuple):
-    """A section header of an ELF file."""
-
     name: int
     kind: int
     flags: int
@@ -205,7 +203,6 @@ def _elf_piece(file: _File, name: bytes, section: _ElfSection) -> list[Piece]:
 
 
 def _read_names(file: _File, offset: int, size: int) -> bytes:
-    """Read the string table of section names."""
     if size > LARGEST_NAMES:
         raise file.damage_error(f"at most {LARGEST_NAMES} bytes of section names", f"{size}")
     return file.read(offset, size)
@@ -294,5 +291,4 @@ def _coff_name(field: bytes, strings: bytes) -> bytes:
 
 
 def _number(data: bytes, offset: int, size: int, order: str = "little") -> int:
-    """Read an unsigned integer of ``size`` bytes in byte order ``little`` or ``big``."""
     return int.from_bytes(data[offset : offset + size], "big" if order == "big" else "little")

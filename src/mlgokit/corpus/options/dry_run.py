@@ -94,7 +94,6 @@ def _dry_run(toolchain: Toolchain, options: BuildOptions) -> DryRun:
 
 
 def _rejected_options(stderr: str, options: Sequence[Option]) -> tuple[Option, ...]:
-    """Find the options that the driver complains about, with their values."""
     named = set(_UNKNOWN.findall(stderr))
     unfit = _UNFIT.findall(stderr)
     return tuple(
@@ -106,7 +105,6 @@ def _rejected_options(stderr: str, options: Sequence[Option]) -> tuple[Option, .
 
 
 def _parse_dry_run(stderr: str, unknown: tuple[Option, ...]) -> DryRun:
-    """Parse the output of a dry run; refuse options that extraction does not support."""
     try:
         words = read_dry_run(stderr)
     except ToolError as error:

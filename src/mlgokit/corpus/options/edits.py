@@ -162,7 +162,6 @@ def _apply(options: Sequence[Option], edits: CommandLineEdits, where: str) -> li
 
 
 def _matches(option: Option, deletion: Option) -> bool:
-    """Whether an option is to be deleted: it has the name, and the value if one is given."""
     return option.name == deletion.name and (not _has_value(deletion) or option.values == deletion.values)
 
 
@@ -171,7 +170,6 @@ def _has_value(option: Option) -> bool:
 
 
 def _parse_edits(texts: Iterable[str], kind: str) -> tuple[Option, ...]:
-    """Parse the user's texts of one kind of edit: ``add``, ``delete`` or ``replace``."""
     options: list[Option] = []
     for text in texts:
         try:

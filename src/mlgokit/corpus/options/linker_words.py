@@ -163,7 +163,6 @@ def _linker_words(words: Sequence[str]) -> Iterator[str]:
 
 
 def _translate(word: str) -> Words:
-    """Translate an option of the linker to options of ``clang -cc1``; empty if there are none for it."""
     name, equals, value = word.lstrip("-").partition("=")
     if name == "plugin-opt":
         key, equals, value = value.partition("=")
@@ -195,7 +194,6 @@ def _spell(option: str, value: str) -> Words:
 
 
 def _why_dropped(word: str) -> str:
-    """Say why a word of the linker has no translation."""
     if _ABOUT_CODE.match(word):
         return _NOT_IN_CLANG
     if not word.startswith("-") or word.startswith(("-o ", "-l", "-L")):

@@ -246,7 +246,6 @@ def _commands(words: Sequence[str]) -> Iterator[list[str]]:
 
 
 def _is_tool(word: str) -> bool:
-    """Whether a word is clang or lld, by its name or path."""
     name = PurePath(word).name
     return not word.startswith("-") and (_CLANG.fullmatch(name) or _LLD.fullmatch(name)) is not None
 

@@ -136,7 +136,6 @@ def extract_projects(
 
 
 def _project_digest(project: Project) -> str:
-    """Digest everything that affects the bitcode of a project's modules."""
     value = asdict(project)
     for key in ("held_out", "license", "program"):
         del value[key]
@@ -207,7 +206,6 @@ def project_jobs(
 
 
 def _glob(root: Path, pattern: str, project: Project) -> set[Path]:
-    """Find the paths below ``root`` that match a glob of a project."""
     # `x**` is refused here, as Python 3.13 does not: it takes it for `x*`.
     reason: object = "** is a whole part of a path"
     if all(part == "**" or "**" not in part for part in pattern.split("/")):

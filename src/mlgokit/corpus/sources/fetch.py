@@ -66,7 +66,6 @@ def fetch_archive(archive: Archive, *, cache_folder: Path, timeout_seconds: floa
 
 
 def _download(archive: Archive, partial: Path, *, deadline: float) -> None:
-    """Try every address of the archive a few times, until one returns the right bytes."""
     import requests
     import urllib3
 
@@ -112,7 +111,6 @@ def _session() -> Any:
 
 
 def _addresses(archive: Archive, session: Any) -> Iterator[str]:
-    """Yield the addresses of an archive, as the registry names them."""
     if archive.registry == "debian":
         for site in _debian_sites():
             yield f"{site.rstrip('/')}/{archive.file}"
@@ -147,7 +145,6 @@ def _debian_sites() -> list[str]:
 
 
 def _stream(session: Any, address: str, partial: Path, *, deadline: float) -> str:
-    """Download ``address`` to ``partial``, and return its SHA-256."""
     digest = hashlib.sha256()
     done = 0
     headers = {"Accept-Encoding": "identity"}

@@ -171,7 +171,6 @@ def _project(numbered: TomlTable) -> Project:
 
 
 def _archive(table: TomlTable) -> Archive:
-    """Read the archive of a project."""
     table.check_keys(set(Archive.__dataclass_fields__))
     registry = table.text("registry", "'pypi' or 'debian'", fits=lambda text: text in {"pypi", "debian"})
     if registry == "pypi":
@@ -196,7 +195,6 @@ def _read_generated(table: TomlTable) -> GeneratedFile:
 
 
 def _program(table: TomlTable) -> Program:
-    """Read the program of a project."""
     table.check_keys({"name", "libraries", "runs"})
     return Program(
         name=table.text("name", "the name of a program", fits=_matches(re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*"))),
@@ -206,7 +204,6 @@ def _program(table: TomlTable) -> Program:
 
 
 def _run(table: TomlTable) -> ProgramRun:
-    """Read one test run of a program."""
     table.check_keys({"arguments", "stdin", "files"})
     return ProgramRun(
         arguments=table.texts("arguments", "words"),
@@ -216,7 +213,6 @@ def _run(table: TomlTable) -> ProgramRun:
 
 
 def _matches(pattern: re.Pattern[str]) -> Callable[[str], bool]:
-    """Make a predicate: whether a whole text matches the pattern."""
     return lambda text: pattern.fullmatch(text) is not None
 
 

@@ -178,7 +178,6 @@ def _write_entry(entry: _Entry, target: Path, *, limit: int, archive_path: Path)
 
 @contextlib.contextmanager
 def _as_fetch_error(archive_path: Path) -> Generator[None]:
-    """Convert whatever the archive libraries raise on damage to a :class:`FetchError`."""
     try:
         yield
     except _DAMAGE as error:
@@ -192,7 +191,6 @@ def _too_large_error(archive_path: Path, limit: int) -> FetchError:
 
 
 def _check_path(path: str, archive_path: Path) -> str:
-    """Normalize a path that stays inside the folder; refuse any other."""
     plain = posixpath.normpath(path)
     if posixpath.isabs(path) or plain.split("/")[0] == ".." or "\\" in path or "\0" in path:
         raise FetchError(f"{archive_path.name}: expected paths inside the archive, found {path!r}; do not use it")
@@ -200,14 +198,12 @@ def _check_path(path: str, archive_path: Path) -> str:
 
 
 def _entries(archive_path: Path) -> Iterator[_Entry]:
-    """Yield the files and links of an archive, in its order."""
     with _as_fetch_error(archive_path):
         zipped = zipfile.is_zipfile(archive_path)
     yield from _zip_entries(archive_path) if zipped else _tar_entries(archive_path)
 
 
 def _tar_entries(archive_path: Path) -> Iterator[_Entry]:
-    """Yield the members of a tar archive, compressed or not."""
     with contextlib.ExitStack() as stack:
         with _as_fetch_error(archive_path):
             stream = BoundedStream(
@@ -260,7 +256,6 @@ def _open_xz(path: Path) -> IO[bytes]:
 
 
 def _zip_entries(archive_path: Path) -> Iterator[_Entry]:
-    """Yield the members of a zip archive."""
     with contextlib.ExitStack() as stack:
         with _as_fetch_error(archive_path):
             size = archive_path.stat().st_size
