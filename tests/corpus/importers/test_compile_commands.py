@@ -38,7 +38,6 @@ def test_arguments_and_command_are_read_alike(tmp_path: Path):
     assert with_words.directory == tmp_path / "build"
     assert with_words.file == tmp_path / "src/a.cc"
     assert with_words.output == tmp_path / "build/a.o"
-    assert (with_words.index, with_line.index) == (0, 1)
 
 
 def test_relative_folders_count_from_the_database(tmp_path: Path):

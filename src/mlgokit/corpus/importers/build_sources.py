@@ -4,7 +4,7 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
@@ -21,7 +21,7 @@ from mlgokit.corpus.importers.no_code import why_no_code
 from mlgokit.corpus.importers.object_lists import compile_filter
 from mlgokit.corpus.importers.precompiled import Headers, find_header_commands
 from mlgokit.corpus.layout import check_project
-from mlgokit.corpus.options.dry_run import BuildOptions, DryRun, dry_run_key, dry_runs
+from mlgokit.corpus.options.dry_run import BuildOptions, DryRun, dry_runs
 from mlgokit.corpus.profiles import replace_profiles
 from mlgokit.corpus.writer import EXAMPLES
 from mlgokit.errors import CorpusError
@@ -89,18 +89,6 @@ class SourceRequest:
     baseline: Baseline = "clang"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Survey:
-    """The distinct sets of options of a database, and its number of sources and failures.
-
-    The driver is asked once for each set; ``commands`` counts the sources by :func:`dry_run_key`.
-    """
-
-    options: tuple[BuildOptions, ...]
-    commands: Mapping[tuple[object, ...], int]
-    sources: int
-
-
 @dataclass(slots=True, kw_only=True)
 class SourceReading:
     """The counts of one pass over the database; names and commands are kept as hashes of 64 bits.
@@ -141,14 +129,14 @@ def source_calls(
         their names.
     """
     request = source_request(database, project=None, level=level, wanted=CommandFilter())
-    answers = dry_runs(toolchain, survey(request).options, workers=workers)
+    answers = dry_runs(toolchain, survey(request)[0], workers=workers)
     calls: list[SourceCall] = []
     left_out: dict[str, str] = {}
     for source in read_sources(request, SourceReading()):
         if isinstance(source, ModuleFailure):
             left_out[source.name] = source.reason
             continue
-        dry = answers[dry_run_key(source.options)]
+        dry = answers[source.options]
         if (reason := why_refused(source, dry)) is not None:
             left_out[source.name] = reason
         elif source.call.after:
@@ -189,24 +177,22 @@ def source_request(
     )
 
 
-def survey(request: SourceRequest) -> Survey:
-    """Collect the distinct sets of options about which the compiler must be asked.
+def survey(request: SourceRequest) -> tuple[Counter[BuildOptions], int]:
+    """Count the sources by the options about which the driver must be asked, and all sources and failures.
 
     Raises:
         CorpusError: no command of the database compiles C or C++.
     """
     reading = SourceReading()
-    distinct: dict[tuple[object, ...], BuildOptions] = {}
-    commands: Counter[tuple[object, ...]] = Counter()
+    commands: Counter[BuildOptions] = Counter()
     count = 0
     for source in read_sources(request, reading):
         count += 1
         if isinstance(source, BuildSource):
-            distinct.setdefault(dry_run_key(source.options), source.options)
-            commands[dry_run_key(source.options)] += 1
-    if not distinct:
+            commands[source.options] += 1
+    if not commands:
         raise _no_source_error(request.database, reading)
-    return Survey(options=tuple(distinct.values()), commands=commands, sources=count)
+    return commands, count
 
 
 def read_sources(request: SourceRequest, reading: SourceReading) -> Generator[BuildSource | ModuleFailure]:
@@ -284,7 +270,7 @@ def _read_entry(
         language=call.language,
         named=call.input[:-1],
     )
-    key = hash((options, str(item.file), str(item.output)))
+    key = hash((options, options.paths, str(item.file), str(item.output)))
     if key in reading.seen:
         reading.repeated += 1
         return None

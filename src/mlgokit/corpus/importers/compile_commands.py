@@ -38,14 +38,12 @@ class CompileCommand:
         arguments: words of the command, the compiler first; response files in the build folder are expanded.
         output: absolute path of the object, if the command makes one: the entry's ``output``, else by
             :func:`output_of`.
-        index: its position in the database, from 0.
     """
 
     directory: Path
     file: Path
     arguments: tuple[str, ...]
     output: Path | None
-    index: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +78,7 @@ def read_compile_commands(path: Path) -> Iterator[CompileCommand | MalformedComm
             )
             for index, entry in enumerate(entries):
                 try:
-                    yield _parse_entry(entry, index=index, folder=folder)
+                    yield _parse_entry(entry, folder=folder)
                 except ValueError as error:
                     yield MalformedCommand(index=index, reason=str(error))
     except OSError as error:
@@ -189,7 +187,7 @@ def _entries(file: JsonFile) -> Iterator[object]:
             raise file.error("a JSON array of commands", "another value")
 
 
-def _parse_entry(entry: object, *, index: int, folder: Path) -> CompileCommand:
+def _parse_entry(entry: object, *, folder: Path) -> CompileCommand:
     """Parse an entry of the database; ``folder`` is the database's own."""
     if not isinstance(entry, dict):
         raise ValueError(f"expected a JSON object with directory, file and command, found {type(entry).__name__}")  # noqa: TRY004  (one kind for all)
@@ -217,7 +215,6 @@ def _parse_entry(entry: object, *, index: int, folder: Path) -> CompileCommand:
         file=normalize(file),
         arguments=tuple(arguments),
         output=normalize(directory / named) if named else None,
-        index=index,
     )
 
 

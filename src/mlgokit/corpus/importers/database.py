@@ -31,7 +31,6 @@ from mlgokit.corpus.importers.build_sources import (
     CommandFilter,
     SourceReading,
     SourceRequest,
-    Survey,
     read_sources,
     source_request,
     survey,
@@ -39,7 +38,7 @@ from mlgokit.corpus.importers.build_sources import (
 )
 from mlgokit.corpus.importers.compile_commands import CompileCommand, read_compile_commands
 from mlgokit.corpus.importers.precompiled import write_macros
-from mlgokit.corpus.options.dry_run import DryRun, driver_path, dry_run_key, dry_runs
+from mlgokit.corpus.options.dry_run import BuildOptions, DryRun, driver_path, dry_runs
 from mlgokit.corpus.profiles import profile_copier, replace_profiles
 from mlgokit.corpus.staleness import ProfileFit, fit_of
 from mlgokit.corpus.writer import Imported
@@ -81,7 +80,7 @@ class _Plan:
     """
 
     toolchain: Toolchain
-    answers: Mapping[tuple[object, ...], DryRun]
+    answers: Mapping[BuildOptions, DryRun]
     held_out: bool
     target: str
     profile: Callable[[Option, Path], str]
@@ -129,7 +128,7 @@ def import_commands(
     """
     wanted = wanted or CommandFilter()
     request = source_request(database, project=project, level=level, wanted=wanted, baseline=baseline)
-    surveyed = survey(request)
+    commands, total = survey(request)
     with locked(corpus_folder):
         claim_corpus(
             corpus_folder,
@@ -150,12 +149,12 @@ def import_commands(
             },
             any_inputs=any_database,
         )
-        answers = dry_runs(toolchain, surveyed.options, workers=workers)
+        answers = dry_runs(toolchain, commands, workers=workers)
         plan = _Plan(
             toolchain=toolchain,
             answers=answers,
             held_out=held_out,
-            target=_choose_target(surveyed, answers, target),
+            target=_choose_target(commands, answers, target),
             profile=profile_copier(corpus_folder),
             folder=corpus_folder.absolute(),
             for_link=for_link,
@@ -172,7 +171,7 @@ def import_commands(
         imported = make_corpus(
             _jobs(request, reading, plan),
             corpus_folder=corpus_folder,
-            total=surveyed.sources,
+            total=total,
             remedy="correct the database, or give options that this compiler takes",
             workers=workers,
             limits=limits,
@@ -231,13 +230,15 @@ def lto_by_module(database: Path, *, project: str | None = None, level: Level | 
     }
 
 
-def _choose_target(surveyed: Survey, answers: Mapping[tuple[object, ...], DryRun], wanted: str | None) -> str:
+def _choose_target(
+    commands: Mapping[BuildOptions, int], answers: Mapping[BuildOptions, DryRun], wanted: str | None
+) -> str:
     """Choose the single target of a corpus: the requested one, else that of most commands."""
     counts: Counter[str] = Counter()
     triples: dict[str, str] = {}
-    for key, count in surveyed.commands.items():
-        if answers[key].reason is None:
-            triple = target_of(answers[key])
+    for options, count in commands.items():
+        if answers[options].reason is None:
+            triple = target_of(answers[options])
             counts[target_family(triple)] += count
             triples.setdefault(target_family(triple), triple)
     if not counts:
@@ -299,7 +300,7 @@ def _jobs(request: SourceRequest, reading: SourceReading, plan: _Plan) -> Genera
         if isinstance(source, ModuleFailure):
             yield source
             continue
-        dry = plan.answers[dry_run_key(source.options)]
+        dry = plan.answers[source.options]
         unknown = [" ".join(option.words) for option in source.options.essential if option in dry.unknown]
         _add_option_counts(reading, source, unknown)
         words = (*dry.front_end, *source.options.paths)

@@ -22,7 +22,7 @@ from mlgokit.corpus.importers.build_sources import (
     source_request,
 )
 from mlgokit.corpus.importers.compile_commands import CompileCommand
-from mlgokit.corpus.options.dry_run import BuildOptions, driver_path, dry_run_key, dry_runs
+from mlgokit.corpus.options.dry_run import BuildOptions, driver_path, dry_runs
 from mlgokit.corpus.profiles import profile_of, replace_profiles
 from mlgokit.errors import InputError
 from mlgokit.module import Module
@@ -105,7 +105,7 @@ def _run(
         language=call.language,
         named=("-x", language),
     )
-    dry = dry_runs(toolchain, [options], workers=1)[dry_run_key(options)]
+    dry = dry_runs(toolchain, [options], workers=1)[options]
     if dry.reason is not None:
         raise ValueError(dry.reason)
 

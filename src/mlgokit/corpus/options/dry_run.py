@@ -3,8 +3,8 @@
 import functools
 import os
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from mlgokit.compiler.options.parse import Option, spell_options
@@ -24,15 +24,15 @@ _ATTEMPTS = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildOptions:
-    """The common options of commands that differ only in their sources.
+    """The common options of commands that differ only in their sources; equal ones have the same answer of the driver.
 
-    Only the front end reads ``paths``, which are words of ``-cc1``; ``essential`` are all other options. ``named`` is
-    ``-x`` and a language if the commands have them.
+    Only the front end reads ``paths``, which are words of ``-cc1`` and do not count for that; ``essential`` are all
+    other options. ``named`` is ``-x`` and a language if the commands have them.
     """
 
     directory: Path
     driver: str
-    paths: tuple[str, ...]
+    paths: tuple[str, ...] = field(compare=False)
     essential: tuple[Option, ...]
     language: str
     named: tuple[str, ...]
@@ -48,17 +48,10 @@ class DryRun:
     reason: str | None = None
 
 
-def dry_run_key(options: BuildOptions) -> tuple[object, ...]:
-    """Make a key of the options that the driver's answer depends on; commands with equal keys need one dry run."""
-    return options.directory, options.driver, options.essential, options.language, options.named
-
-
-def dry_runs(
-    toolchain: Toolchain, options: Sequence[BuildOptions], *, workers: int
-) -> dict[tuple[object, ...], DryRun]:
-    """Run the driver once for each distinct key."""
-    distinct = {dry_run_key(item): item for item in options}
-    results = map_in_order(functools.partial(_dry_run, toolchain), distinct.values(), workers=workers)
+def dry_runs(toolchain: Toolchain, options: Iterable[BuildOptions], *, workers: int) -> dict[BuildOptions, DryRun]:
+    """Run the driver once for each of the options that differ."""
+    distinct = dict.fromkeys(options)
+    results = map_in_order(functools.partial(_dry_run, toolchain), distinct, workers=workers)
     return dict(zip(distinct, results, strict=True))
 
 
