@@ -5,7 +5,6 @@ linked. A local function becomes hidden. Two modules of one group cannot define 
 once, from the last module that defines it.
 """
 
-import functools
 import math
 import os
 import shlex
@@ -156,10 +155,11 @@ def _find_owners(corpus: Corpus, compiler: ClangCompiler, writer: CorpusWriter) 
     """Find the last module that defines each function, and add the modules that cannot be read as failures."""
     if compiler.plugin is None:
         raise UsageError("corpus functions: expected a compiler with a plugin, found none; build it, or name one")
-    describe = functools.partial(describe_module, compiler.toolchain, compiler.plugin)
+    plugin = compiler.plugin
 
     def read(module: Module) -> ModuleDescription:
-        return describe(module.bitcode, command_line=module.command_line, sandbox=compiler.sandbox)
+        line = module.command_line
+        return describe_module(compiler.toolchain, plugin, module.bitcode, command_line=line, sandbox=compiler.sandbox)
 
     owners: dict[str, Module] = {}
     for module, found in zip(corpus.modules, map_in_order(read, corpus.modules, workers=compiler.workers), strict=True):

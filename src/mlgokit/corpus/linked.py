@@ -11,7 +11,7 @@ import hashlib
 import itertools
 import shlex
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -102,10 +102,16 @@ def _add_project(
     folder: Path,
 ) -> None:
     steps: list[_Step] = []
-    for made in _without_conflicts(_compile(modules, lto, compiler, folder)):
+    owners: dict[str, str] = {}
+    for made in _compile(modules, lto, compiler, folder):
         if isinstance(made, ModuleFailure):
             writer.add(made)
+        elif twice := next((one for one in made.functions if one in owners), None):
+            # Such as of a second program.
+            reason = f"expected functions that no other module defines, found {twice} of {owners[twice]} too"
+            writer.add(ModuleFailure(name=made.module.name, project=made.module.project, reason=reason))
         else:
+            owners.update(dict.fromkeys(made.functions, made.module.name))
             steps.append(made)
     for draw, share in enumerate(shares, 1):
         kept = [name for step in steps for name in step.functions if keeps_function(name, share, draw)]
@@ -136,19 +142,6 @@ def _compile(modules: Sequence[Module], lto: Lto, compiler: ClangCompiler, folde
         return _Step(module=module, path=path, functions=functions)
 
     return parallel(compile_step, range(len(modules)), workers=compiler.workers, report=say_nothing, label="compile")
-
-
-def _without_conflicts(steps: Iterable[_Step | ModuleFailure]) -> Iterator[_Step | ModuleFailure]:
-    """Replace objects that define a function again by failures, such as a second program's."""
-    owners: dict[str, str] = {}
-    for step in steps:
-        if isinstance(step, _Step) and (twice := next((one for one in step.functions if one in owners), None)):
-            reason = f"expected functions that no other module defines, found {twice} of {owners[twice]} too"
-            yield ModuleFailure(name=step.module.name, project=step.module.project, reason=reason)
-            continue
-        if isinstance(step, _Step):
-            owners.update(dict.fromkeys(step.functions, step.module.name))
-        yield step
 
 
 def _link(

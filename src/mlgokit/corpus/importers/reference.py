@@ -59,32 +59,23 @@ def build_reference(
         command = commands.get(module.name)
         if command is None:
             return "expected the build's command for it, found none; give the database that the corpus was made from"
+        output = folder / "build.o"
+        made: tuple[str, ...] = ()
         try:
-            return _compile_object(command, folder, read, run)
+            call = read(command)
+            if missing := [option for option in call.dropped if not option.startswith("-flto")]:
+                return f"the build's command has {', '.join(missing)}, which the corpus is made without"
+            for index, maker in enumerate(call.headers):
+                header = folder / f"{index}.pch"
+                run(read(maker), maker, ("-emit-pch", "-o", str(header), *made))
+                # A header that is made with another one names that itself.
+                made = ("-include-pch", str(header))
+            run(call, command, ("-emit-obj", "-o", str(output), *made))
         except (InputError, ValueError) as error:
             return str(error)
+        return output
 
     return build
-
-
-def _compile_object(
-    command: CompileCommand,
-    folder: Path,
-    read: Callable[[CompileCommand], FrontEndCall],
-    run: Callable[[FrontEndCall, CompileCommand, Sequence[str]], None],
-) -> Path:
-    call = read(command)
-    if missing := [option for option in call.dropped if not option.startswith("-flto")]:
-        raise ValueError(f"the build's command has {', '.join(missing)}, which the corpus is made without")
-    made: tuple[str, ...] = ()
-    for index, maker in enumerate(call.headers):
-        header = folder / f"{index}.pch"
-        run(read(maker), maker, ("-emit-pch", "-o", str(header), *made))
-        # A header that is made with another one names that itself.
-        made = ("-include-pch", str(header))
-    output = folder / "build.o"
-    run(call, command, ("-emit-obj", "-o", str(output), *made))
-    return output
 
 
 def _run(
