@@ -170,13 +170,13 @@ def _find_objects(tree: Path, without: Path | None) -> Iterator[Path]:
 
 
 def files_below(tree: Path, *, without: Path | None = None) -> Iterator[Path]:
-    """List the files below the folder of a build, except for mlgokit's own and git's."""
+    """List the files below the folder of a build, folder by folder in order, except for mlgokit's own and git's."""
     for folder, folders, names in os.walk(tree):
-        if Path(folder) != tree and is_ours(Path(folder)):
+        if Path(folder) == without or (Path(folder) != tree and is_ours(Path(folder))):
             folders.clear()
             continue
-        folders[:] = [name for name in folders if name != ".git" and Path(folder, name) != without]
-        yield from (Path(folder, name) for name in names)
+        folders[:] = sorted(name for name in folders if name != ".git")
+        yield from (Path(folder, name) for name in sorted(names))
 
 
 def _read_compiler(path: Path) -> str:

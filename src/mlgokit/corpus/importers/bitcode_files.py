@@ -1,11 +1,13 @@
 """Corpora of bitcode files: the intermediate files of a local ThinLTO link by lld, and folders of bitcode."""
 
 import functools
+import os
 from collections.abc import Generator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from mlgokit.corpus.files import copy_bytes, copy_index, explain_write_errors, open_untrusted
-from mlgokit.corpus.importers.object_lists import ObjectFile, files_below
+from mlgokit.corpus.importers.object_lists import ObjectFile, objects_in_folder
 from mlgokit.corpus.importers.objects import import_files
 from mlgokit.corpus.layout import UNSPECIFIED, bitcode_path, language_of, thinlto_index_path
 from mlgokit.corpus.writer import Imported, description_fields
@@ -89,11 +91,8 @@ def import_bitcode(
 
 def _files(folder: Path, suffix: str, corpus_folder: Path) -> Generator[ObjectFile]:
     """List the files with a suffix below a folder, without those of the corpus that is made."""
-    own = corpus_folder.absolute()
-    skip = own.relative_to(folder.absolute()).as_posix() if own.is_relative_to(folder.absolute()) else None
-    for name in files_below(folder, (suffix,)):
-        if skip is None or not (skip == "." or name.startswith(f"{skip}/")):
-            yield ObjectFile(name=name.removesuffix(suffix), path=folder / name, base=folder)
+    for file in objects_in_folder(folder, suffixes=(suffix,), without=corpus_folder):
+        yield replace(file, name=file.name.removesuffix(suffix))
 
 
 def _copy(
@@ -102,7 +101,7 @@ def _copy(
     path = bitcode_path(corpus_folder, item.name)
     index = thinlto_index_path(corpus_folder, item.name) if has_thinlto else None
     with open_untrusted(item.path, "expected bitcode, found no such file; import again") as descriptor:
-        size = item.path.stat().st_size
+        size = os.fstat(descriptor).st_size
         if not size:
             raise InputError(f"expected bitcode in {item.path.name}, found an empty file")
         if index is not None:

@@ -5,16 +5,16 @@ Every list is read as a stream, and every name is made such that it stays inside
 
 import os
 import re
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from mlgokit.compiler.build_tree import files_below
 from mlgokit.compiler.driver_call import split_response
 from mlgokit.corpus.importers.compile_commands import CompileCommand, MalformedCommand
 from mlgokit.corpus.json_stream import iter_members
 from mlgokit.errors import CorpusError, UsageError
-from mlgokit.manifest import is_ours
 
 OBJECT_SUFFIXES = (".o", ".obj")
 LONGEST_LINE = 1 << 20
@@ -50,16 +50,12 @@ def module_name(path: str, base: str) -> str:
     return "/".join(part for part in inside.split("/") if part not in {"", ".", ".."})
 
 
-def objects_in_folder(folder: Path, *, suffixes: Sequence[str] = OBJECT_SUFFIXES) -> Generator[ObjectFile]:
-    """List all object files below a folder, in order; links to folders are not followed."""
-    for name in files_below(folder, suffixes):
-        yield ObjectFile(name=name, path=folder / name, base=folder)
+def objects_in_folder(
+    folder: Path, *, suffixes: tuple[str, ...] = OBJECT_SUFFIXES, without: Path | None = None
+) -> Generator[ObjectFile]:
+    """List all files below a folder with one of the suffixes, folder by folder in order; links are not followed.
 
-
-def files_below(folder: Path, suffixes: Sequence[str]) -> Generator[str]:
-    """List the files below ``folder`` with one of the suffixes, by relative paths, folder by folder in order.
-
-    Folders that mlgokit made are left out.
+    The folder ``without`` and those that mlgokit made are left out.
 
     Raises:
         CorpusError: there is no such folder.
@@ -67,13 +63,10 @@ def files_below(folder: Path, suffixes: Sequence[str]) -> Generator[str]:
     if not folder.is_dir():
         kind = "a file" if folder.exists() else "nothing"
         raise CorpusError(f"{folder}: expected a folder, found {kind}; give the folder of the build")
-    ends = tuple(suffixes)
-    for parent, folders, files in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not is_ours(Path(parent, name)))
-        inside = os.path.relpath(parent, folder)
-        for name in sorted(files):
-            if name.endswith(ends):
-                yield name if inside == "." else f"{inside}/{name}"
+    whole = folder.absolute()
+    for path in files_below(whole, without=None if without is None else without.absolute()):
+        if path.name.endswith(suffixes):
+            yield ObjectFile(name=path.relative_to(whole).as_posix(), path=path, base=folder)
 
 
 def objects_in_parameters(path: Path, *, object_base: Path = Path()) -> Generator[ObjectFile]:
