@@ -17,8 +17,10 @@ from mlgokit.compiler.process import Completed
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.corpus import Corpus, load_corpus, read_sidecar
 from mlgokit.corpus.front_end import ExtractionLimits
+from mlgokit.corpus.importers import database
 from mlgokit.corpus.importers.database import CommandFilter, import_commands, module_outputs
 from mlgokit.corpus.layout import SIDECAR_NAME
+from mlgokit.corpus.options.dry_run import BuildOptions, DryRun, dry_runs
 from mlgokit.errors import CorpusError, ReuseError, UsageError
 
 COMPILER = r"""#!/bin/sh
@@ -489,3 +491,20 @@ def test_copies_left_by_an_earlier_version_are_not_imported(place: Place):
         f"mlgokit copied it into {place.folder}/app/tune/build in an earlier run; delete that folder, and configure "
         "the build again"
     )
+
+
+def test_a_command_that_comes_into_the_database_meanwhile_is_a_failure(place: Place, monkeypatch: pytest.MonkeyPatch):
+    place.add("a.cc")
+
+    def ask(*args: Any, **options: Any) -> dict[BuildOptions, DryRun]:
+        answers = dry_runs(*args, **options)
+        place.add("b.cc", "-O2 -fnew")
+        (place.build / "compile_commands.json").write_text(json.dumps(place.entries))
+        return answers
+
+    monkeypatch.setattr(database, "dry_runs", ask)
+    made = place.make()
+    assert [module.name for module in made.corpus.modules] == ["app/CMakeFiles/app.dir/a.cc.o"]
+    assert [failure.reason for failure in made.corpus.failures] == [
+        "the database changed while it was read; import it again"
+    ]

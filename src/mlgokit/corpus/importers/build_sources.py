@@ -21,7 +21,7 @@ from mlgokit.corpus.importers.no_code import why_no_code
 from mlgokit.corpus.importers.object_lists import compile_filter
 from mlgokit.corpus.importers.precompiled import Headers, find_header_commands
 from mlgokit.corpus.layout import check_project
-from mlgokit.corpus.options.dry_run import BuildOptions, DryRun, dry_runs
+from mlgokit.corpus.options.dry_run import NOT_ASKED, BuildOptions, DryRun, dry_runs
 from mlgokit.corpus.profiles import replace_profiles
 from mlgokit.corpus.writer import EXAMPLES
 from mlgokit.errors import CorpusError
@@ -136,7 +136,7 @@ def source_calls(
         if isinstance(source, ModuleFailure):
             left_out[source.name] = source.reason
             continue
-        dry = answers[source.options]
+        dry = answers.get(source.options, NOT_ASKED)
         if (reason := why_refused(source, dry)) is not None:
             left_out[source.name] = reason
         elif source.call.after:

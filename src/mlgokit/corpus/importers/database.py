@@ -38,7 +38,7 @@ from mlgokit.corpus.importers.build_sources import (
 )
 from mlgokit.corpus.importers.compile_commands import CompileCommand, read_compile_commands
 from mlgokit.corpus.importers.precompiled import write_macros
-from mlgokit.corpus.options.dry_run import BuildOptions, DryRun, driver_path, dry_runs
+from mlgokit.corpus.options.dry_run import NOT_ASKED, BuildOptions, DryRun, driver_path, dry_runs
 from mlgokit.corpus.profiles import profile_copier, replace_profiles
 from mlgokit.corpus.staleness import ProfileFit, fit_of
 from mlgokit.corpus.writer import Imported
@@ -300,7 +300,7 @@ def _jobs(request: SourceRequest, reading: SourceReading, plan: _Plan) -> Genera
         if isinstance(source, ModuleFailure):
             yield source
             continue
-        dry = plan.answers[source.options]
+        dry = plan.answers.get(source.options, NOT_ASKED)
         unknown = [" ".join(option.words) for option in source.options.essential if option in dry.unknown]
         _add_option_counts(reading, source, unknown)
         words = (*dry.front_end, *source.options.paths)

@@ -48,6 +48,10 @@ class DryRun:
     reason: str | None = None
 
 
+NOT_ASKED = DryRun(reason="the database changed while it was read; import it again")
+"""What stands for the answer about options that a database has not had when the driver was asked."""
+
+
 def dry_runs(toolchain: Toolchain, options: Iterable[BuildOptions], *, workers: int) -> dict[BuildOptions, DryRun]:
     """Run the driver once for each of the options that differ."""
     distinct = dict.fromkeys(options)
