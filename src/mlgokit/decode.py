@@ -78,7 +78,8 @@ def decode(kind: Any, value: Any, where: str) -> Any:  # noqa: PLR0911  (one ret
         return value
     if isinstance(kind, enum.EnumMeta) and value in [one.value for one in cast("Any", kind)]:
         return kind(value)
-    raise _wrong(where, getattr(kind, "__name__", str(kind)), repr(value)[:80])
+    expected = "an object" if dataclasses.is_dataclass(kind) else getattr(kind, "__name__", str(kind))
+    raise _wrong(where, expected, repr(value)[:80])
 
 
 @functools.cache

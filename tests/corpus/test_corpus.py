@@ -258,11 +258,11 @@ def test_a_wrong_description_is_named(tmp_path: Path, text: str, message: str):
         ),
         (
             {"format_version": 1, "modules": {"a.o": {"source": 3}}},
-            "source: expected str or NoneType, found 3",
+            "source: expected str, found 3",
         ),
         (
             {"format_version": 1, "modules": {}, "failures": [{"name": "a", "project": "p"}]},
-            "failures: reason: expected str, found None",
+            r"failures\[0\]: expected the key 'reason', found none",
         ),
     ],
 )

@@ -14,7 +14,7 @@ import functools
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, cast
 
@@ -34,6 +34,7 @@ from mlgokit.corpus.layout import (
 )
 from mlgokit.corpus.options.edits import NO_EDITS, CommandLineEdits, command_line_to_compile
 from mlgokit.corpus.options.override import parse_override
+from mlgokit.decode import decode
 from mlgokit.errors import CorpusError, InputError
 from mlgokit.files import atomic_write
 from mlgokit.module import Module
@@ -43,22 +44,25 @@ MOST_BITCODE_BYTES = 1 << 30
 MOST_JSON_BYTES = 1 << 27
 """Limits on what is read from a corpus, which may come from elsewhere."""
 
-FACTS: dict[str, tuple[type, ...]] = {
-    "project": (str,),
-    "language": (str,),
-    "held_out": (bool,),
-    "source": (str, type(None)),
-    "front_end_seconds": (float, int, type(None)),
-    "bitcode_bytes": (int,),
-    "bitcode_sha256": (str, type(None)),
-    "text_bytes": (int, type(None)),
-    "split": (str, type(None)),
-    "profile_mismatched": (int, type(None)),
-    "profile_missing": (int, type(None)),
-}
 _OPTIONAL = frozenset({"split", "profile_mismatched", "profile_missing"})
 """Optional fields of the sidecar."""
-FAILURE: dict[str, tuple[type, ...]] = {"name": (str,), "project": (str,), "reason": (str,)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModuleFacts:
+    """A module's entry of the sidecar: fields of a :class:`Module` that LLVM's layout lacks; any may be missing."""
+
+    project: str = ""
+    language: str = ""
+    held_out: bool = False
+    source: str | None = None
+    front_end_seconds: float | None = None
+    bitcode_bytes: int = 0
+    bitcode_sha256: str | None = None
+    text_bytes: int | None = None
+    split: str | None = None
+    profile_mismatched: int | None = None
+    profile_missing: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,8 +166,8 @@ def read_description(folder: Path) -> tuple[dict[str, Any], list[str]]:
 
 
 def module_facts(module: Module) -> dict[str, Any]:
-    """Make a module's entry of the sidecar, which holds what LLVM's layout lacks."""
-    facts = {key: getattr(module, key) for key in FACTS}
+    """Make a module's entry of the sidecar."""
+    facts = {one.name: getattr(module, one.name) for one in fields(ModuleFacts)}
     return {key: value for key, value in facts.items() if value is not None or key not in _OPTIONAL}
 
 
@@ -194,19 +198,13 @@ def read_sidecar(
         raise CorpusError(
             f"{path}: expected an object 'modules' and a list 'failures', found only one of them, or neither; {remedy}"
         )
-    facts = cast("dict[str, object]", modules)
-    for name, value in facts.items():
-        check_fields(value, FACTS, required=False, where=f"{path}: module {name!r}", remedy=remedy)
-    failed = cast("list[object]", failures)
-    for value in failed:
-        check_fields(value, FAILURE, required=True, where=f"{path}: failures", remedy=remedy)
-    return (
-        cast("dict[str, dict[str, Any]]", facts),
-        tuple(
-            ModuleFailure(name=value["name"], project=value["project"], reason=value["reason"])
-            for value in cast("list[dict[str, str]]", failed)
-        ),
-    )
+    facts = cast("dict[str, dict[str, Any]]", modules)
+    try:
+        for name, value in facts.items():
+            decode(ModuleFacts, value, f"{path}: module {name!r}")
+        return facts, decode(tuple[ModuleFailure, ...], failures, f"{path}: failures")
+    except InputError as error:
+        raise CorpusError(f"{error}; {remedy}") from error
 
 
 def _make_project_of(folder: Path, facts: Mapping[str, Mapping[str, Any]]) -> Callable[[str], str]:
@@ -291,26 +289,6 @@ def _override(description: Mapping[str, Any], folder: Path) -> tuple[str, ...] |
             f"{where}: global_command_override: expected the options for clang -cc1, found {options}; fill them in"
         )
     return tuple(options)
-
-
-def check_fields(
-    value: object, fields: Mapping[str, tuple[type, ...]], *, required: bool, where: str, remedy: str
-) -> None:
-    """Check an entry of the sidecar against :data:`FACTS` or :data:`FAILURE`.
-
-    Raises:
-        CorpusError: a field has another type, or a required field is missing.
-    """
-    if not isinstance(value, dict):
-        raise CorpusError(f"{where}: expected an object, found {value!r}; {remedy}")
-    record = cast("dict[str, object]", value)
-    for key, types in fields.items():
-        if key not in record and not required:
-            continue
-        # bool is a subclass of int, so that isinstance would take true for a size.
-        if type(record.get(key)) not in types:
-            names = " or ".join(type_.__name__ for type_ in types)
-            raise CorpusError(f"{where}: {key}: expected {names}, found {record.get(key)!r}; {remedy}")
 
 
 def read_object(path: Path, remedy: str) -> dict[str, Any]:
