@@ -125,7 +125,7 @@ def test_a_split_is_a_table():
         seed=1,
         projects=(
             ProjectSplit(name="p", by="project", training=3, copies=1, held_out=0),
-            ProjectSplit(name="q", by="given", training=0, copies=0, held_out=1200),
+            ProjectSplit(name="q", by="listed", training=0, copies=0, held_out=1200),
         ),
         leaks=("p/a",),
         kinships=(),
@@ -134,6 +134,6 @@ def test_a_split_is_a_table():
     lines = printed(result)
     assert lines[0] == "Split of corpus, share 0.2, seed 1"
     assert "p hash of the project 3 1" in lines
-    assert "q who made the corpus 1,200" in lines
+    assert "q name 1,200" in lines
     assert "2 projects 3 1 1,200" in lines
     assert "Of 2 projects 1 is held out." in lines

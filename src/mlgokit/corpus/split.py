@@ -20,8 +20,6 @@ from mlgokit.errors import UsageError
 from mlgokit.locks import locked
 from mlgokit.module import Module
 
-SPLIT_KEY = "split"
-"""Key of the sidecar's facts that tells how ``held_out`` was assigned; absent if it came with the corpus, or not."""
 LISTED = "listed"
 
 _LEAST_HELD_OUT = 4
@@ -48,8 +46,7 @@ class ProjectsBy(enum.Enum):
 class ProjectSplit:
     """The numbers of one project's modules after the split; training skips copies of held-out and of earlier ones.
 
-    They were assigned ``by`` being ``listed`` by name, by a hash of the ``project`` or ``module``, or as ``given`` with
-    the corpus.
+    They were assigned ``by`` being ``listed`` by name, or by a hash of the ``project`` or ``module``.
     """
 
     name: str
@@ -155,15 +152,13 @@ def split_corpus(
     with locked(corpus.folder, make=False):
         facts, failures = read_sidecar(corpus.folder)
         if not force and not held_out:
-            _check_replaceable(corpus, facts)
+            _check_replaceable(corpus)
         notes: list[str] = []
         if held_out:
             assignments = {module.name: (module.project in held_out, LISTED) for module in corpus.modules}
         else:
             anew = force or projects_by is not ProjectsBy.AUTO
-            assignments, notes = _assign_by_hash(
-                corpus.modules, facts, contents, share=share, seed=seed, by=by, force=anew
-            )
+            assignments, notes = _assign_by_hash(corpus.modules, contents, share=share, seed=seed, by=by, force=anew)
         modules = tuple(
             replace(module, held_out=held_out, split=mark)
             for module in corpus.modules
@@ -172,13 +167,13 @@ def split_corpus(
         for module in modules:
             fact = facts.setdefault(module.name, {"language": module.language})
             fact["project"] = module.project
-            fact["held_out"], fact[SPLIT_KEY] = assignments[module.name]
+            fact["held_out"], fact["split"] = assignments[module.name]
         write_sidecar(corpus.folder, facts, failures)
         result = SplitResult(
             folder=corpus.folder,
             share=share,
             seed=seed,
-            projects=tuple(_count_projects(modules, contents, facts)),
+            projects=tuple(_count_projects(modules, contents)),
             leaks=leaks(modules, contents),
             kinships=kinships(modules, contents),
             notes=tuple(notes),
@@ -186,14 +181,12 @@ def split_corpus(
         return result, replace(corpus, modules=modules)
 
 
-def _count_projects(
-    modules: Sequence[Module], contents: Contents, facts: Mapping[str, Mapping[str, Any]]
-) -> Iterator[ProjectSplit]:
+def _count_projects(modules: Sequence[Module], contents: Contents) -> Iterator[ProjectSplit]:
     trained_on = {module.name for module in drop_copies(modules, contents)}
     for name, own in group_by_project(modules).items():
         training = sum(module.name in trained_on for module in own)
         out = sum(module.held_out for module in own)
-        by = str(facts.get(own[0].name, {}).get(SPLIT_KEY) or "given").split(" ", maxsplit=1)[0]
+        by = (own[0].split or "").partition(" ")[0]
         yield ProjectSplit(name=name, by=by, training=training, copies=len(own) - training - out, held_out=out)
 
 
@@ -216,12 +209,11 @@ def _regroup(corpus: Corpus, projects_by: ProjectsBy) -> tuple[Module, ...]:
             return tuple(replace(module, project=module.name.split("/", maxsplit=1)[0]) for module in corpus.modules)
 
 
-def _check_replaceable(corpus: Corpus, facts: Mapping[str, Mapping[str, Any]]) -> None:
+def _check_replaceable(corpus: Corpus) -> None:
     """Refuse to replace an assignment that was not made by a hash."""
     for module in corpus.modules:
-        decided = facts.get(module.name, {}).get(SPLIT_KEY)
-        if decided == LISTED or (decided is None and module.held_out):
-            who = "--held-out" if decided == LISTED else "the list of projects"
+        if module.split == LISTED or (module.split is None and module.held_out):
+            who = "--held-out" if module.split == LISTED else "the list of projects"
             raise UsageError(
                 f"{corpus.folder}: the corpus already has a split by name ({module.project} by {who}); keep it, "
                 "or replace it with --force"
@@ -230,7 +222,6 @@ def _check_replaceable(corpus: Corpus, facts: Mapping[str, Mapping[str, Any]]) -
 
 def _assign_by_hash(
     modules: Sequence[Module],
-    facts: Mapping[str, Mapping[str, Any]],
     contents: Contents,
     *,
     share: float,
@@ -240,24 +231,21 @@ def _assign_by_hash(
 ) -> tuple[dict[str, tuple[bool, str]], list[str]]:
     """Assign modules by a hash: whether each is held out with its mark for the sidecar, and notes for the user."""
     marks = {way: f"{way.value} seed={seed} share={share:g}" for way in (SplitBy.PROJECT, SplitBy.MODULE)}
-    earlier = {} if force else {name: fact for name, fact in facts.items() if fact.get(SPLIT_KEY) in marks.values()}
+    earlier: Sequence[Module] = () if force else modules
+    by_project = [module for module in earlier if module.split == marks[SplitBy.PROJECT]]
+    by_module = [module for module in earlier if module.split == marks[SplitBy.MODULE]]
     projects = list(dict.fromkeys(module.project for module in modules))
     # A project that was alone once keeps its split by module when others join it.
-    inner = {module.project for module in modules if _mark(earlier, module) == marks[SplitBy.MODULE]}
-    found = {fact[SPLIT_KEY] for fact in earlier.values()}
-    if by is SplitBy.MODULE or (by is SplitBy.AUTO and len(projects) == 1 and marks[SplitBy.PROJECT] not in found):
+    inner = {module.project for module in by_module}
+    if by is SplitBy.MODULE or (by is SplitBy.AUTO and len(projects) == 1 and not by_project):
         inner = set(projects)
     elif by is SplitBy.PROJECT:
         inner = set[str]()
-    kept = {module.project: module.held_out for module in modules if _mark(earlier, module) == marks[SplitBy.PROJECT]}
+    kept = {module.project: module.held_out for module in by_project}
     outer = [project for project in projects if project not in inner]
     chosen = choose_held_out(outer, share=share, seed=seed, kept=kept)
     groups = {module.name: _group(module, contents) for module in modules if module.project in inner}
-    kept_groups = {
-        groups[module.name]: module.held_out
-        for module in modules
-        if module.name in groups and _mark(earlier, module) == marks[SplitBy.MODULE]
-    }
+    kept_groups = {groups[module.name]: module.held_out for module in by_module if module.name in groups}
     chosen_groups = choose_held_out(dict.fromkeys(groups.values()), share=share, seed=seed, kept=kept_groups)
     assignments = {
         module.name: (
@@ -284,10 +272,6 @@ def _assign_by_hash(
             "a hash meets the share only with many projects; name some with --held-out to choose."
         )
     return assignments, notes
-
-
-def _mark(facts: Mapping[str, Mapping[str, Any]], module: Module) -> object:
-    return facts.get(module.name, {}).get(SPLIT_KEY)
 
 
 def _group(module: Module, contents: Contents) -> str:

@@ -16,7 +16,6 @@ from mlgokit.progress import Report, say_nothing
 from mlgokit.terminal import counted
 
 _DECIDED = {
-    "given": "who made the corpus",
     "listed": "name",
     "project": "hash of the project",
     "module": "hash of the module",
@@ -85,7 +84,7 @@ def page(result: SplitResult) -> Page:
                 rows=tuple(
                     (
                         one.name,
-                        _DECIDED.get(one.by, one.by),
+                        _DECIDED[one.by],
                         *(count or "" for count in (one.training, one.copies, one.held_out)),
                     )
                     for one in projects
