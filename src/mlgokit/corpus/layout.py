@@ -23,12 +23,7 @@ _BUILD_FOLDERS = re.compile(
 
 
 def bitcode_path(folder: Path, name: str) -> Path:
-    """Make the path of a module's bitcode.
-
-    Example:
-        >>> bitcode_path(Path("corpus"), "lua/lapi.c.o").as_posix()
-        'corpus/lua/lapi.c.o.bc'
-    """
+    """Make the path of a module's bitcode."""
     return folder / f"{name}.bc"
 
 

@@ -94,7 +94,7 @@ def header_text(command: CompileCommand, headers: Headers, *, made: frozenset[Pa
     if not headers and PRECOMPILED not in command.arguments:
         return None
     words = drop_launchers(command.arguments)
-    own = tuple(front_end_paths(tuple(words[1:])))
+    own = front_end_paths(words[1:])
     name = compiler_name(words[0])
     folders = [command.directory]
     if name is None or not name.is_clang:
@@ -157,7 +157,7 @@ def _header_options(maker: CompileCommand, headers: Headers, *, made: frozenset[
     text = header_text(maker, headers, made=made)
     source = _option("-include", source_word(maker))
     if text is None:
-        return HeaderText(units=(*front_end_paths(tuple(words[1:])), source), made_by=(maker,))
+        return HeaderText(units=(*front_end_paths(words[1:]), source), made_by=(maker,))
     return HeaderText(units=(*text.units, source), after=text.after, made_by=(*text.made_by, maker))
 
 

@@ -164,12 +164,11 @@ def split_path_option(unit: Option) -> Option | None:
     return Option(name=name, values=(value,), words=unit.words, kind="path")
 
 
-def front_end_paths(words: tuple[str, ...]) -> Iterator[Option]:
-    """Yield the options of a command that only the front end reads, those of ``-Xclang`` last, as ``-cc1`` gets them.
+def front_end_paths(words: Sequence[str]) -> tuple[Option, ...]:
+    """List the options of a command that only the front end reads, those of ``-Xclang`` last, as ``-cc1`` gets them.
 
     Raises:
         ValueError: as :func:`split_path_option` does.
     """
-    paths = [path for unit in driver_units(words) if (path := split_path_option(unit)) is not None]
-    yield from (path for path in paths if path.words[0] != "-Xclang")
-    yield from (path for path in paths if path.words[0] == "-Xclang")
+    paths = (path for unit in driver_units(words) if (path := split_path_option(unit)) is not None)
+    return tuple(sorted(paths, key=lambda path: path.words[0] == _PASSED_ON))

@@ -179,14 +179,11 @@ def _parse_edits(texts: Iterable[str], kind: str) -> tuple[Option, ...]:
                 f"{kind} options: expected options as on a command line, found {text!r} ({error}); close the quotation"
             ) from error
         parsed = parse_options(_respell(words))
-        for option in parsed:
-            without_value = (
-                option.kind in {"separate", "either", "pair"} and not _has_value(option) and kind != "delete"
-            )
-            if option.kind == "input" or option.name == MLLVM or without_value:
-                parsed = ()
-                break
-        if not parsed:
+        needs_value = set[str]() if kind == "delete" else {"separate", "either", "pair"}
+        if not parsed or any(
+            option.kind == "input" or option.name == MLLVM or (option.kind in needs_value and not _has_value(option))
+            for option in parsed
+        ):
             raise UsageError(
                 f"{kind} options: expected options of clang -cc1 such as -Oz or -mllvm -name=value, found {text!r}; "
                 "correct it"

@@ -17,12 +17,7 @@ Words = tuple[str, ...]
 
 
 def word_set(text: str) -> frozenset[str]:
-    """Make a set of the words of a text.
-
-    Example:
-        >>> sorted(word_set("-o -z"))
-        ['-o', '-z']
-    """
+    """Make a set of the words of a text."""
     return frozenset(text.split())
 
 
