@@ -42,6 +42,11 @@ def test_a_file_that_is_not_there_is_refused_kept_or_dropped(tmp_path: Path):
         expand_response_files(words, tmp_path)
 
 
+def test_a_byte_order_mark_is_no_part_of_the_first_word(tmp_path: Path):
+    (tmp_path / "a.rsp").write_text("-O2 b.c", encoding="utf-8-sig")
+    assert expand_response_files(["@a.rsp"], tmp_path) == ["-O2", "b.c"]
+
+
 def test_a_file_that_leads_to_itself_is_one_that_cannot_be_read(tmp_path: Path):
     (tmp_path / "loop").symlink_to("loop")
     assert expand_response_files(["@loop"], tmp_path, missing="keep") == ["@loop"]

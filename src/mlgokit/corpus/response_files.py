@@ -68,7 +68,7 @@ def expand_response_files(
         if left < 0:
             raise ValueError(f"{word}: expected at most {most_bytes} bytes of response files, found more")
         try:
-            inner = split_response(data.decode("utf-8", "surrogateescape"))
+            inner = split_response(data.decode("utf-8", "surrogateescape").removeprefix("\ufeff"))
         except ValueError as error:
             raise ValueError(f"{word}: {error}") from error
         todo += [(part, level + 1) for part in reversed(inner)]
