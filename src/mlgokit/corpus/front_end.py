@@ -9,7 +9,7 @@ import os
 import shutil
 import threading
 import uuid
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping
 from concurrent.futures import CancelledError
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -234,8 +234,7 @@ def _make_or_reuse(making: _Making, job: FrontEndJob) -> Module | ModuleFailure:
             fresh,
             folder=making.corpus_folder.absolute(),
             stderr=done.stderr,
-            seconds=making.limits.module_seconds,
-            limits=making.limits.compiler,
+            run=functools.partial(_run, making, job),
         )
         files = read_dependencies(dependencies)
         sha256 = making.digests.digest_all(files, job.directory, before=begin)
@@ -269,24 +268,7 @@ def _run_front_end(
     argv = Cc1Line(clang, options=words, own=own, source=job.input)
     if making.cancelled.is_set():
         raise CancelledError
-    limits, inside, environment = making.limits, (), front_end_environment()
-    if limits.sandbox is not None:
-        environment = inside_environment(environment)
-        inside = limits.sandbox(
-            limits.compiler,
-            program=clang,
-            writable=making.partial,
-            readable=expose_to_front_end(_files_read(job, words)),
-            folder=job.directory,
-        )
-    done = process.run(
-        argv,
-        timeout_seconds=limits.module_seconds,
-        cwd=job.directory,
-        env=environment,
-        limits=limits.compiler,
-        inside=inside,
-    )
+    limits, done = making.limits, _run(making, job, argv)
     if making.cancelled.is_set() and done.returncode != 0:
         raise CancelledError
     if done.returncode != 0:
@@ -305,9 +287,32 @@ def _run_front_end(
     return done, reason
 
 
-def _files_read(job: FrontEndJob, words: Sequence[str]) -> Generator[Path]:
+def _run(making: _Making, job: FrontEndJob, argv: Cc1Line) -> process.Completed:
+    """Run the compiler of a job, in the sandbox if there is one."""
+    limits, inside, environment = making.limits, (), front_end_environment()
+    if limits.sandbox is not None:
+        environment = inside_environment(environment)
+        inside = limits.sandbox(
+            limits.compiler,
+            program=job.front_end[0],
+            writable=making.partial,
+            readable=expose_to_front_end(_files_read(job)),
+            folder=job.directory,
+        )
+    return process.run(
+        argv,
+        timeout_seconds=limits.module_seconds,
+        cwd=job.directory,
+        env=environment,
+        limits=limits.compiler,
+        inside=inside,
+    )
+
+
+def _files_read(job: FrontEndJob) -> Generator[Path]:
     """List the compiler, and the files and folders that a front end's command line names."""
-    yield Path(job.front_end[0])
+    clang, *words = job.front_end
+    yield Path(clang)
     for value in (job.input[-1], *(value for option in parse_options(words) for value in option.values)):
         yield Path(os.path.normpath(job.directory / value))
     yield job.directory

@@ -5,12 +5,11 @@ in the optimizer, which is run for this once; its code is discarded.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from mlgokit.compiler import process
-from mlgokit.compiler.limits import Limits
 from mlgokit.compiler.options.cc1 import Cc1Line
 from mlgokit.compiler.options.parse import parse_options, spell_options
 from mlgokit.corpus.profiles import COUNTERS, SAMPLES, counts_by_front_end, profiles_in, replace_profiles
@@ -63,12 +62,18 @@ def front_end_words(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, .
 
 
 def profile_fit(
-    clang: str, command_line: Sequence[str], bitcode: Path, *, folder: Path, stderr: str, seconds: float, limits: Limits
+    clang: str,
+    command_line: Sequence[str],
+    bitcode: Path,
+    *,
+    folder: Path,
+    stderr: str,
+    run: Callable[[Cc1Line], process.Completed],
 ) -> ProfileFit | None:
     """Determine how a module's profile fits; ``None`` without a profile, or if the compiler does not tell.
 
     Paths of profiles are relative to the ``folder`` of the corpus. ``stderr`` is the output of the front end that made
-    the bitcode with the options of :func:`front_end_words`; deadline and limits are those of the optimizer.
+    the bitcode with the options of :func:`front_end_words`; ``run`` runs the optimizer, in the front end's sandbox.
     """
     used = {option.name for option in profiles_in(command_line)}
     if not used & {COUNTERS, SAMPLES}:
@@ -78,7 +83,7 @@ def profile_fit(
         return _parse_front_end(stderr)
     own = [*_MATCHED_BY_OPTIMIZER, "-emit-llvm-only", "-x", "ir", str(bitcode.absolute())]
     argv = Cc1Line(clang, options=_drop_quiet(words), own=own)
-    done = process.run(argv, timeout_seconds=seconds, limits=limits)
+    done = run(argv)
     return _parse_optimizer(done.stderr) if done.returncode == 0 else None
 
 

@@ -40,6 +40,7 @@ case " $* " in
     *) level=-O0 ;;
     esac
     case " $* " in *" -fwrites "*) extra='"-stats-file=x"' ;; esac
+    case " $* " in *" -fprofiled "*) extra="\"-fprofile-instrument-use-path=$PWD/p\"" ;; esac
     echo " \"clang\" \"-cc1\" \"$level\" $extra \"-o\" \"module.o\" \"-x\" \"c++\" \"-\"" >&2
     exit 0 ;;
 esac
@@ -508,3 +509,15 @@ def test_a_command_that_comes_into_the_database_meanwhile_is_a_failure(place: Pl
     assert [failure.reason for failure in made.corpus.failures] == [
         "the database changed while it was read; import it again"
     ]
+
+
+def test_what_matches_a_profile_runs_in_the_sandbox_too(place: Place):
+    place.add("a.cc", "-O2 -fprofiled")
+    place.build.mkdir(parents=True)
+    # Counters of IR, which the optimizer matches and not the front end.
+    (place.build / "p").write_bytes(b"\xfflprofi\x81\x0d\0\0\0\0\0\0\x01")
+    words = ("/bin/sh", "-c", f'echo inside >> {place.folder}/log; exec "$@"', "sh")
+    sandbox: Any = lambda *_, **__: words  # noqa: E731  (as a value)
+    place.make(limits=ExtractionLimits(sandbox=sandbox))
+    log = (place.folder / "log").read_text().splitlines()
+    assert [line.split()[0] for line in log] == ["dry", "inside", "run", "inside", "run"]
