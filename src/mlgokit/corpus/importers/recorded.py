@@ -105,12 +105,7 @@ def recorded_links(calls: Sequence[WrappedCall]) -> dict[Path, RecordedLink]:
 
 
 def describe_replaced_compilers(calls: Sequence[WrappedCall]) -> str:
-    """Describe which of the build's compilers the baseline's clang replaced; empty without calls.
-
-    Example:
-        >>> describe_replaced_compilers([])
-        ''
-    """
+    """Describe which of the build's compilers the baseline's clang replaced; empty without calls."""
     names = sorted({PurePosixPath(call.name).name for call in calls if call.kind != "link"})
     return f", in the place of the build's {' and '.join(names)}" if names else ""
 

@@ -5,7 +5,7 @@ Everything that decides a module's bitcode stands in the list; the archives' own
 
 import importlib.resources
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, cast
@@ -136,7 +136,7 @@ def read_projects(top: TomlTable) -> tuple[Project, ...]:
 
 def _project(numbered: TomlTable) -> Project:
     """Read a ``[[project]]``; the table's name for errors is its number, until the project's name is known."""
-    name = numbered.text("name", "a name of lower-case letters, digits and ._+-", fits=_matches(_NAME))
+    name = numbered.text("name", "a name of lower-case letters, digits and ._+-", fits=_NAME.fullmatch)
     table = TomlTable(value=numbered.value, where=f"project {name!r}")
     table.check_keys(set(Project.__dataclass_fields__))
     root = table.text("root", "a folder inside the archive", fits=stays_inside)
@@ -147,7 +147,7 @@ def _project(numbered: TomlTable) -> Project:
     return Project(
         name=name,
         language=cast("Language", language),
-        standard=table.text("standard", "a language standard like 'c++17' or 'gnu11'", fits=_matches(_STANDARD)),
+        standard=table.text("standard", "a language standard like 'c++17' or 'gnu11'", fits=_STANDARD.fullmatch),
         held_out=table.flag("held_out"),
         archive=_archive(table.table("archive")),
         root=root,
@@ -184,7 +184,7 @@ def _archive(table: TomlTable) -> Archive:
         package=table.text("package", "the name of a package", fits=bool),
         version=table.text("version", "a version", fits=bool),
         file=file,
-        sha256=table.text("sha256", "64 lower-case hexadecimal digits", fits=_matches(_SHA256)),
+        sha256=table.text("sha256", "64 lower-case hexadecimal digits", fits=_SHA256.fullmatch),
     )
 
 
@@ -197,7 +197,7 @@ def _read_generated(table: TomlTable) -> GeneratedFile:
 def _program(table: TomlTable) -> Program:
     table.check_keys({"name", "libraries", "runs"})
     return Program(
-        name=table.text("name", "the name of a program", fits=_matches(re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*"))),
+        name=table.text("name", "the name of a program", fits=re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*").fullmatch),
         libraries=table.texts("libraries", "libraries"),
         runs=tuple(_run(item) for item in table.tables("runs")),
     )
@@ -210,10 +210,6 @@ def _run(table: TomlTable) -> ProgramRun:
         stdin=table.text("stdin", "text", default=""),
         files=table.texts("files", "globs below the root", fits=stays_inside),
     )
-
-
-def _matches(pattern: re.Pattern[str]) -> Callable[[str], bool]:
-    return lambda text: pattern.fullmatch(text) is not None
 
 
 def choose_projects(manifest: Path | None, names: Sequence[str]) -> tuple[Project, ...]:

@@ -36,7 +36,7 @@ class TomlTable:
                 raise CorpusError(f"{self.where}: {key}: expected {expected}, found this unknown key; remove it")
 
     def text(
-        self, key: str, expected: str, *, default: str | None = None, fits: Callable[[str], bool] | None = None
+        self, key: str, expected: str, *, default: str | None = None, fits: Callable[[str], object] | None = None
     ) -> str:
         """Read a string that ``fits``; ``expected`` describes it in the error."""
         value = self.value.get(key, default)
@@ -51,7 +51,7 @@ class TomlTable:
             raise self.entry_error(key, "true or false")
         return value
 
-    def texts(self, key: str, expected: str, *, fits: Callable[[str], bool] | None = None) -> tuple[str, ...]:
+    def texts(self, key: str, expected: str, *, fits: Callable[[str], object] | None = None) -> tuple[str, ...]:
         """Read a list of strings that all ``fits``; empty if it is left out."""
         value: object = self.value.get(key, [])
         if not isinstance(value, list):
