@@ -8,7 +8,6 @@ a ThinLTO link. So the modules have none.
 """
 
 import hashlib
-import itertools
 import shlex
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -22,6 +21,7 @@ from mlgokit.compiler.pool import parallel
 from mlgokit.compiler.request import NEVER, CompileRequest, Lto, PluginUse
 from mlgokit.corpus.corpus import Corpus, ModuleFailure
 from mlgokit.corpus.importers.bitcode_files import IMPORTED_SUFFIX
+from mlgokit.corpus.split import group_by_project
 from mlgokit.corpus.writer import CorpusWriter, Imported, corpus_writer, description_fields, write_module
 from mlgokit.locks import locked, reading
 from mlgokit.module import Module
@@ -66,8 +66,7 @@ def link_corpus(
         StorageError: the disk is full or not writable.
         ToolError: a program cannot be started.
     """
-    modules = sorted(corpus.modules, key=lambda module: module.project)
-    projects = [list(group) for _, group in itertools.groupby(modules, key=lambda module: module.project)]
+    projects = group_by_project(sorted(corpus.modules, key=lambda module: module.project)).values()
     with reading(corpus.folder), locked(corpus_folder):
         with corpus_writer(
             corpus_folder, description_fields(), remedy="choose projects with functions for others"
