@@ -155,3 +155,17 @@ def test_the_profile_of_a_link_is_copied_into_the_corpus(tmp_path: Path):
     assert (corpus / place).read_bytes() == content
     written = json.loads((corpus / "corpus_description.json").read_bytes())["global_command_override"]
     assert written == [*options[:2], f"-fprofile-instrument-use-path={place}", options[3]]
+
+
+def test_the_driver_is_asked_with_each_value_behind_its_option(tmp_path: Path):
+    clang = tmp_path / "clang++"
+    clang.write_text(f"""#!/bin/sh
+printf '%s\\n' "$@" > "{tmp_path}/asked"
+printf '%s\\n' 'Target: x86_64-pc-linux-gnu' ' "ld.lld" "-pie"' >&2
+""")
+    clang.chmod(0o755)
+    toolchain = Toolchain(major=22, version="22", clang=clang, clangxx=clang, version_text="clang 22", target="t")
+    words = ["-O2", "-isystem", "include", "-L", "lib", "-o", "app", "-oapp", "a.o", "-h", "name", "-Wl,--gc-sections"]
+    link_options(["clang++", *words, "-z"], toolchain=toolchain)
+    asked = (tmp_path / "asked").read_text().splitlines()
+    assert asked == ["-###", "-O2", "-isystem", "include", "-Wl,--gc-sections", "-fuse-ld=lld", "-lc"]

@@ -8,10 +8,11 @@ In such a build the linker compiles, with options of its own, so that objects ha
 import json
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePath
 from typing import Any, cast
 
+from mlgokit.compiler.driver_call import WITH_VALUE
 from mlgokit.compiler.options.parse import MLLVM, Option, parse_options
 from mlgokit.compiler.outcome import first_error
 from mlgokit.compiler.toolchain import Toolchain
@@ -26,19 +27,13 @@ from mlgokit.files import atomic_write
 from mlgokit.locks import locked
 
 _FOR_THE_LINKER = re.compile(
-    r"-[LlBTueNnRYs].*|-Wl,.*|-[Bdv]|-(Xlinker|undefined|framework|no-pie|nopie|Q.*)"
+    r"-[LlBTueNnRYsoxh].*|-Wl,.*|-[Bdv]|-(Xlinker|undefined|framework|rpath|M[FTQJ]|no-pie|nopie|Q.*)"
     r"|-?-(specs|ld-path|coverage|save-temps)(=.*)?|--|-gen-reproducer.*|--(offload|cuda|hip|rocm|amdgpu)-.*"
 )
-"""Options that do not affect a module's code: libraries, scripts, symbols, paths, devices, bug reports."""
+"""Options that do not affect a module's code: libraries, scripts, symbols, paths, outputs, devices, bug reports."""
 _LLD = re.compile(r"(ld\.lld|ld64\.lld|lld|ld)(-[\d.]+)?(\.exe)?")
 _CLANG = re.compile(r"(.*-)?(clang|clang\+\+|cc|c\+\+)(-[\d.]+)?(\.exe)?")
 _TARGET = re.compile(r"^Target: (\S+)$", re.MULTILINE)
-_DRIVER_WITH_VALUE = word_set(
-    """
-    -o -Xlinker -mllvm -target -z -T -u -e -L -l -isysroot -arch -B -framework -h -Xclang -I -D -x -include --sysroot
-    --target -rpath -MF -MT -MQ
-    """
-)
 _POSITIONS = {
     **dict.fromkeys(word_set("-fPIE -fpie -pie"), "-pie"),
     **dict.fromkeys(word_set("-fPIC -fpic -shared"), "-shared"),
@@ -52,7 +47,7 @@ _NOTHING_FOR_BITCODE = re.compile(
     r"|-(stdlib|rtlib|unwindlib|fuse-ld)=.*|-isysroot.*|--(sysroot|gcc-toolchain)(=.*)?|-[LlB].*|-Wl,.*"
 )
 """Driver options that have no effect on the compilation of bitcode."""
-_PASSED_ON = word_set("-Xlinker -mllvm -z -T -u -e -h -rpath")
+_PASSED_ON = word_set("-Xlinker -mllvm -z -T -u -e -rpath")
 """Driver options with a value that is passed to the linker only."""
 
 
@@ -263,22 +258,16 @@ def _expand(words: Sequence[str], folder: Path | None) -> list[str]:
         ) from error
 
 
-def _drop_inputs(words: Iterable[str]) -> Iterator[str]:
+def _drop_inputs(words: Sequence[str]) -> Iterator[str]:
     """Yield a driver's options, without inputs, libraries and accelerators: inputs may no longer exist."""
-    rest = iter(words)
-    for word in rest:
-        if word in _DRIVER_WITH_VALUE:
-            value = next(rest, None)
-            if value is not None and (word in _PASSED_ON or _may_be_asked(word, value)):
-                yield from (word, value)
-        elif word.startswith("-") and not word.startswith("-Wl,-l") and (word[:2] == "-z" or _may_be_asked(word)):
-            yield word
-        elif word.startswith("-") and not (may_be_left_out(word) or _FOR_THE_LINKER.fullmatch(word)):
+    for unit in driver_units(words):
+        name, has_no_value = unit.name, unit.name in WITH_VALUE and not unit.values
+        if unit.kind == "input" or name.startswith("-Wl,-l") or has_no_value:
+            continue
+        if name in _PASSED_ON or name.startswith("-z") or may_be_asked(unit):
+            yield from unit.words
+        elif not (may_be_left_out(name) or _FOR_THE_LINKER.fullmatch(name)):
             raise UsageError(
-                f"link command: the option {word[:200]!r} is not in the list of reviewed options; remove it from "
+                f"link command: the option {name[:200]!r} is not in the list of reviewed options; remove it from "
                 "the command, or give the command of ld.lld"
             )
-
-
-def _may_be_asked(word: str, *values: str) -> bool:
-    return may_be_asked(Option(name=word, values=values, words=(word, *values), kind="driver"))
