@@ -74,17 +74,18 @@ _PARTIAL = frozenset(("-r", "-i", "-Ur", "--relocatable"))
 """Options with which a linker makes an object, and no image."""
 _LINKER_ASKS = _PARTIAL | {"--version", "--help"}
 """With one of these a linker makes no image. It says its version (``-v``) and links all the same."""
-_LINKER_WITH_VALUE = frozenset(
+LINKER_WITH_VALUE = frozenset(
     (
         "-o", "--output", "-m", "-T", "--script", "-L", "-l", "-e", "--entry", "-z", "-u", "--undefined", "-h",
         "-soname", "--soname", "-rpath", "--rpath", "-rpath-link", "-Map", "--Map", "-dynamic-linker",
         "--dynamic-linker", "-plugin", "-plugin-opt", "--plugin-opt", "--defsym", "-defsym", "-y", "-I", "-F", "-f",
         "-A", "-b", "--format", "-G", "-R", "-a", "-init", "-fini", "--version-script", "-version-script",
-        "--dynamic-list", "--sysroot", "-mllvm", "--wrap", "--section-start", "-Ttext", "-Tdata", "-Tbss",
+        "--dynamic-list", "--sysroot", "-mllvm", "--mllvm", "--wrap", "--section-start", "-Ttext", "-Tdata", "-Tbss",
         "-Ttext-segment", "--exclude-libs", "--rpath-link", "--image-base", "--oformat", "--just-symbols", "--library",
         "--library-path", "--retain-symbols-file", "--out-implib", "--dependency-file", "--trace-symbol",
     )
 )  # fmt: skip
+"""Options of a linker whose value is the next word."""
 _UNPREPROCESSED = frozenset(
     (
         "-c", "-S", "--compile", "--assemble", "-MD", "-MMD", "-MP", "-MG", "-MV", "-emit-llvm", "-save-temps", "-o",
@@ -234,7 +235,7 @@ def read_linker_call(words: list[str]) -> dict[str, Any]:
         >>> found["kind"], found["inputs"], found["outputs"]
         ('link', ['a.o', 'lib.a'], ['tool'])
     """
-    units = list(option_units(words, with_value=_LINKER_WITH_VALUE))
+    units = list(option_units(words, with_value=LINKER_WITH_VALUE))
     inputs = [unit[0] for unit in units if _is_input(unit[0])]
     outputs = [named for unit in units if (named := _output(unit)) is not None]
     kind = "link" if inputs and _LINKER_ASKS.isdisjoint(words) else "other"

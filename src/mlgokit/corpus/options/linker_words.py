@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mlgokit.compiler.driver_call import LINKER_WITH_VALUE
 from mlgokit.compiler.options.parse import LLVM_KINDS, option_table
 
 DEFAULT_LEVEL = "2"
@@ -22,12 +23,6 @@ def word_set(text: str) -> frozenset[str]:
 
 
 _EMULATIONS = {"elf_x86_64": "x86_64-unknown-linux-gnu", "aarch64linux": "aarch64-unknown-linux-gnu"}
-_LINKER_WITH_VALUE = word_set(
-    """
-    -o -z -m -L -l -T -u -e -h -y -mllvm --mllvm -dynamic-linker --dynamic-linker -soname -rpath --rpath -rpath-link
-    --version-script -Map --defsym -plugin -plugin-opt --plugin-opt -init -fini
-    """
-)
 _COUNTERS, _CONTEXT_SENSITIVE = "-fprofile-instrument-use-path=", ("-fprofile-instrument-use=csllvm",)
 _FLAGS = {
     "lto-unique-basic-block-section-names": "-funique-basic-block-section-names",
@@ -150,7 +145,7 @@ def _linker_words(words: Sequence[str]) -> Iterator[str]:
     """Yield the linker's options; a separate value is joined to its option by a space."""
     rest = iter(words)
     for word in rest:
-        value = next(rest, None) if word in _LINKER_WITH_VALUE else None
+        value = next(rest, None) if word in LINKER_WITH_VALUE else None
         if word in {"-plugin-opt", "--plugin-opt"} and value is not None:
             yield f"{word}={value}"
         else:
