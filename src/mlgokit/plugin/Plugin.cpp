@@ -97,7 +97,7 @@ InlineAdvisor *advisorFactory(Module &M, FunctionAnalysisManager &FAM, InlinePar
   const bool Ours = Manager && (ByName || Context.Pass == InlinePass::CGSCCInliner) && hasDefinition(M);
   if (!Ours)
     return Llvms().release();
-  if (Error Both = mlgokit::refuseOptions({"enable-ml-inliner", "cgscc-inline-replay"}, "the plugin"))
+  if (Error Both = mlgokit::refuseOptions({"cgscc-inline-replay"}, "the plugin"))
     return Fail(std::move(Both));
   mlgokit::serveRequests(M, AtLink);
   mlgokit::enterInliner(M);
