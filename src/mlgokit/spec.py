@@ -85,7 +85,7 @@ class TensorSpec:
         if not is_list or not all(type(n) is int and 0 < n < 2**24 for n in sizes):
             raise InputError(
                 f"tensor {name!r}: expected a list of at most {_DEEPEST} positive integers as shape, found "
-                f"{repr(shape)[:80]}"
+                f"{shape!r:.80}"
             )
         if type(port) is not int:
             raise InputError(f"tensor {name!r}: expected an integer as port, found {port!r}")
