@@ -96,7 +96,7 @@ def test_a_number_that_is_not_finite_is_null_in_json():
         ({**VALUE, "seed": True}, "results.seed: expected int, found True"),
         ({**VALUE, "corpus": {"modules": 1.5}}, "results.corpus.modules: expected int, found 1.5"),
         ({**VALUE, "stages": [{**VALUE["stages"][0], "seconds": "long"}]}, "results.stages[0].seconds: expected float"),
-        ({**VALUE, "evaluation": None}, "results.evaluation: expected Evaluation, found None"),
+        ({**VALUE, "evaluation": None}, "results.evaluation: expected an object, found None"),
     ],
 )
 def test_json_of_something_else_is_refused(value: object, message: str):
