@@ -3,9 +3,7 @@
 Help, the version and typos are answered before anything is imported that a command needs.
 """
 
-import dataclasses
 import errno
-import math
 import os
 import signal
 import sys
@@ -72,19 +70,8 @@ def run_command(configuration: Any, *, report: Report = say_nothing) -> Any:
         MlgokitError: the command cannot be carried out; the message says what to do.
     """
     command = find_command(configuration)
-    _check_numbers(configuration)
     _check_outputs(command, configuration)
     return command.run(configuration, report=report)
-
-
-def _check_numbers(configuration: Any) -> None:
-    """Refuse nan: no comparison with it holds, so that nothing would ever exceed such a limit."""
-    for field in dataclasses.fields(configuration):
-        value = getattr(configuration, field.name)
-        if dataclasses.is_dataclass(value):
-            _check_numbers(value)
-        elif isinstance(value, float) and math.isnan(value):
-            raise UsageError(f"--{field.name.replace('_', '-')}: expected a number, as in 0.01, found nan; correct it")
 
 
 def _check_outputs(command: Command, configuration: Any) -> None:
