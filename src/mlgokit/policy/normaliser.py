@@ -6,6 +6,7 @@ Values are integers or floats; both are taken as doubles (:func:`to_finite_doubl
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -123,6 +124,24 @@ class Quantile:
         for column, (row, count) in enumerate(zip(self.boundaries, lengths, strict=True)):
             normalised[:, column] = inputs[count][np.searchsorted(row[:count], floats[:, column], side="right")]
         return normalised.reshape(len(values), -1)
+
+
+def quantile_rows(rows: Sequence[npt.NDArray[np.floating[Any]]], *, nan: float = 0.0) -> Quantile:
+    """Make the quantile normaliser of these boundaries [Q] of each feature, infinities as the largest finite floats.
+
+    Rows may differ in length, as those that google/ml-compiler-opt ships do: a shorter row is padded with its last
+    boundary, and its length is kept, so that the padding does not count.
+
+    Example:
+        >>> made = quantile_rows([np.array([1.0, 2.0]), np.array([3.0])])
+        >>> made.boundaries.tolist(), made.lengths
+        ([[1.0, 2.0], [3.0, 3.0]], (2, 1))
+    """
+    lengths = tuple(len(row) for row in rows)
+    longest = max(lengths, default=0)
+    padded = [np.pad(np.clip(row, -LARGEST, LARGEST), (0, longest - len(row)), mode="edge") for row in rows]
+    boundaries = np.stack(padded).astype(np.float32)
+    return Quantile(boundaries=boundaries, lengths=lengths if len(set(lengths)) > 1 else None, nan=nan)
 
 
 Normaliser = SignedLog | Quantile

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from mlgokit.errors import InputError, UsageError
 from mlgokit.files import atomic_write
-from mlgokit.policy.normaliser import LARGEST, Inputs, Quantile
+from mlgokit.policy.normaliser import Inputs, Quantile, quantile_rows
 
 SUFFIX = ".buckets"
 DEFAULT_BUCKETS = 1000
@@ -193,10 +193,7 @@ def _quantiles(counts: _Counts, buckets: int) -> Boundaries:
 
 
 def quantile_of(vocab: Mapping[str, Boundaries], features: tuple[str, ...]) -> Quantile:
-    """Make the quantile normaliser of a policy with these features, in this order.
-
-    Rows may differ in length, as those that google/ml-compiler-opt ships do: a shorter row is padded with its last
-    boundary, and its length is kept, so that the padding does not count.
+    """Make the quantile normaliser of a policy with these features, in this order, by :func:`quantile_rows`.
 
     Raises:
         UsageError: a feature has no boundaries.
@@ -206,11 +203,7 @@ def quantile_of(vocab: Mapping[str, Boundaries], features: tuple[str, ...]) -> Q
         raise UsageError(
             f"vocabulary: expected boundaries of {missing[0]}, found none; fit a vocabulary that has all features"
         )
-    lengths = tuple(len(vocab[name]) for name in features)
-    longest = max(lengths, default=0)
-    bounded = [np.clip(vocab[name], -LARGEST, LARGEST) for name in features]
-    rows = [np.pad(row, (0, longest - len(row)), mode="edge") for row in bounded]
-    return Quantile(boundaries=np.stack(rows).astype(np.float32), lengths=lengths if len(set(lengths)) > 1 else None)
+    return quantile_rows([vocab[name] for name in features])
 
 
 def reference_inputs(

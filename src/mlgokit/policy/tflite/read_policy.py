@@ -7,7 +7,7 @@ import numpy as np
 
 from mlgokit.errors import InputError
 from mlgokit.policy.network import Layer, OutputKind, Policy
-from mlgokit.policy.normaliser import BELOW_LARGEST, Quantile
+from mlgokit.policy.normaliser import BELOW_LARGEST, quantile_rows
 from mlgokit.policy.store import MOST_FEATURES
 from mlgokit.policy.tflite.cells import BOOLEAN, Cell
 from mlgokit.policy.tflite.evaluate import UNIFORM_DRAWS
@@ -15,7 +15,7 @@ from mlgokit.policy.tflite.file import MOST_ELEMENTS
 from mlgokit.policy.tflite.graph import Array, Graph
 from mlgokit.policy.tflite.network import PREFIX, Dense, Stack, find_network, rows_agree
 from mlgokit.policy.tflite.rows import Expansion, expand
-from mlgokit.policy.tflite.steps import Doubles, Floats, Steps
+from mlgokit.policy.tflite.steps import Doubles, Steps
 from mlgokit.problems import INLINE_SIZE, REGALLOC_EVICTION, Problem
 
 BOOLEANS = frozenset(
@@ -101,7 +101,7 @@ def _read(graph: Graph, origin: str) -> ReadPolicy:
     policy = Policy(
         problem=problem.name,
         features=tuple(feature for feature, _ in rows),
-        normaliser=_quantile([row for _, row in rows]),
+        normaliser=quantile_rows([row for _, row in rows], nan=BELOW_LARGEST),
         layers=tuple(_layer(dense) for dense in (first, second, *layers[1:])),
         output=OutputKind.LOGITS if problem is INLINE_SIZE else OutputKind.COLUMN_LOGIT,
         mask=problem.mask or "",
@@ -211,19 +211,6 @@ def _first_layers(
     return (
         Dense(weight=passing, bias=np.zeros(len(taken)), relu=True),
         Dense(weight=np.stack(weights), bias=bias, relu=dense.relu),
-    )
-
-
-def _quantile(rows: Sequence[Floats]) -> Quantile:
-    """Make the normaliser with these rows of boundaries, padded to one length."""
-    longest = max(len(row) for row in rows)
-    lengths = tuple(len(row) for row in rows)
-    bounded = [np.clip(row, -np.finfo(np.float32).max, np.finfo(np.float32).max) for row in rows]
-    boundaries = np.stack([np.pad(row, (0, longest - len(row)), mode="edge") for row in bounded])
-    return Quantile(
-        boundaries=boundaries.astype(np.float32),
-        lengths=lengths if len(set(lengths)) > 1 else None,
-        nan=BELOW_LARGEST,
     )
 
 
