@@ -12,7 +12,6 @@
 #include "passes/ExecutedList.h"
 #include "passes/Gate.h"
 #include "passes/OptimizerGate.h"
-#include "regalloc/Channel.h"
 #include "regalloc/RegAlloc.h"
 #include "reuse/KnownDecisions.h"
 #include "reuse/KnownFunctions.h"

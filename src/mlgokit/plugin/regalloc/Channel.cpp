@@ -85,14 +85,4 @@ Error withSilentChannel(StringRef OptionName, function_ref<void()> Make) {
                                               Code.message() + "; name another with TMPDIR");
 }
 
-Error refuseOptions(ArrayRef<StringRef> OptionNames, StringRef PolicySetting) {
-  for (StringRef Name : OptionNames)
-    if (cl::Option *Option = cl::getRegisteredOptions().lookup(Name); Option && Option->getNumOccurrences())
-      return createStringError(inconvertibleErrorCode(), "expected either -" + Name.str() + " or " +
-                                                             PolicySetting.str() +
-                                                             ", found both; the plugin takes the place of the advisor "
-                                                             "that the option chooses, so leave one out");
-  return Error::success();
-}
-
 } // namespace mlgokit

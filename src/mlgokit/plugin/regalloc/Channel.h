@@ -13,9 +13,6 @@ namespace mlgokit {
 /// the constructor of InteractiveModelRunner. Nobody ever speaks over this channel: the caller takes the runner away.
 llvm::Error withSilentChannel(llvm::StringRef OptionName, llvm::function_ref<void()> Make);
 
-/// An error if the user gave one of LLVM's own options for the advisor that the plugin replaces.
-llvm::Error refuseOptions(llvm::ArrayRef<llvm::StringRef> OptionNames, llvm::StringRef PolicySetting);
-
 } // namespace mlgokit
 
 #endif

@@ -6,12 +6,12 @@
 // every live range asks for its priority before it competes, its weight is scaled then.
 #include "majors/RegAllocAbi.h"
 #include "majors/RegAllocAdvisors.h"
-#include "regalloc/Channel.h"
 #include "regalloc/CurrentFunction.h"
 #include "regalloc/RangeDecider.h"
 #include "regalloc/RangeFeatures.h"
 #include "regalloc/RegAlloc.h"
 #include "regalloc/RegAllocAnalysis.h"
+#include "shared/Settings.h"
 
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/Analysis/MLModelRunner.h"

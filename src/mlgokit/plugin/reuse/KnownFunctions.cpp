@@ -250,6 +250,7 @@ void enterCodeGeneration(Module &M) {
 }
 
 void registerKnownFunctions(PassBuilder &Builder) {
+  // A module without an inliner does not name itself, and the one before may be gone.
   Current = nullptr;
   PassInstrumentationCallbacks *Callbacks = Builder.getPassInstrumentationCallbacks();
   // A resident compiler learns only with a request whether it is wanted.

@@ -106,6 +106,15 @@ std::string policySettingOf(Problem P) {
   return std::string(N.Variable) + " or -" + N.Option;
 }
 
+Error refuseOptions(ArrayRef<StringRef> OptionNames, StringRef Ours) {
+  for (StringRef Name : OptionNames)
+    if (cl::Option *Option = cl::getRegisteredOptions().lookup(Name); Option && Option->getNumOccurrences())
+      return createStringError(inconvertibleErrorCode(), "expected either -" + Name.str() + " or " + Ours.str() +
+                                                             ", found both; the plugin takes the place of the advisor "
+                                                             "that the option chooses, so leave one out");
+  return Error::success();
+}
+
 bool Settings::hasPolicy(Problem P) const { return !of(P).Policy.empty() || !embeddedPolicy(P).empty(); }
 
 bool Settings::hasDecisions() const { return !Decisions.empty() || !embeddedDecisions().empty(); }

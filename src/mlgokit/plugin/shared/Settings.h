@@ -3,6 +3,7 @@
 #ifndef MLGOKIT_SHARED_SETTINGS_H
 #define MLGOKIT_SHARED_SETTINGS_H
 
+#include "llvm/ADT/ArrayRef.h"
 #include "llvm/Support/Error.h"
 
 #include <array>
@@ -22,6 +23,9 @@ llvm::StringRef nameOf(Problem P);
 
 /// "MLGOKIT_POLICY or -mlgokit-policy", for messages.
 std::string policySettingOf(Problem P);
+
+/// An error if the user gave one of LLVM's own options for the advisor that \p Ours, a setting or the plugin, replaces.
+llvm::Error refuseOptions(llvm::ArrayRef<llvm::StringRef> OptionNames, llvm::StringRef Ours);
 
 struct ProblemSettings {
   std::string Policy; // a path, or a rule such as :default; empty for the embedded policy
