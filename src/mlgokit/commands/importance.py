@@ -111,7 +111,10 @@ def _part_for(policy: Policy, target: str | None) -> Policy:
     part = policy.for_architecture(target or "")
     if part is None or (policy.others and target is None):
         known = ", ".join(sorted(policy.all_targets))
-        raise UsageError(f"--target: expected one of {known}, found {target or 'none'}; the policy has a part for each")
+        raise UsageError(
+            f"--target: expected one of {known}, found {target or 'none'}; the policy has a part for each, so name the "
+            "architecture of the traces to `mlgokit importance`"
+        )
     return part
 
 

@@ -109,6 +109,7 @@ def export_replay(asked: ReplayRequest, *, report: Report) -> ReplayResult:
 
 def _export(asked: ReplayRequest, report: Report) -> ReplayResult:
     """Make the list of :func:`export_replay`; the output folder is locked."""
+    # A path that the options cannot contain is refused before anything is compiled.
     replay_files(asked.output, rust=asked.cargo is not None)
     inside = list_tables(asked.plugin)
     if "decisions" not in inside:

@@ -53,14 +53,14 @@ class Stack:
         layers: dense layers, the same for each row.
         shape: shape of the output tensor, with R * O elements.
         mask: name of the feature that says which columns may be chosen; empty if there is no mask.
-        is_last: whether operators came that keep the order of the last layer's outputs, but not their values.
+        order_only: whether an operator kept the order of the outputs alone, so that nothing may compute with them.
     """
 
     cells: Array
     layers: tuple[Dense, ...]
     shape: tuple[int, ...]
     mask: str = ""
-    is_last: bool = False
+    order_only: bool = False
 
 
 Value = Array | Stack
@@ -182,23 +182,23 @@ def _on_stack(operator: Operator, inputs: Sequence[Value]) -> Stack:
     others = [value for value in inputs[1:] if not isinstance(value, Stack)]
     if not isinstance(stack, Stack) or len(others) != len(inputs) - 1 or any(is_cells(value) for value in others):
         raise ValueError("an operator that combines the dense network with another network or with features")
-    width, is_last = len(stack.layers[-1].bias), stack.is_last or bool(stack.mask)
+    width, ended = len(stack.layers[-1].bias), stack.order_only or bool(stack.mask)
     match operator.kind:
         case "RESHAPE" | "SQUEEZE" | "EXPAND_DIMS":
             moved = SHAPES[operator.kind](operator, [np.empty(stack.shape, np.bool_), *others])
             return replace(stack, shape=moved.shape)
         case "SOFTMAX" | "CAST":
-            return replace(stack, is_last=True)
-        case "RELU" if not is_last:
+            return replace(stack, order_only=True)
+        case "RELU" if not ended:
             return replace(stack, layers=(*stack.layers[:-1], replace(stack.layers[-1], relu=True)))
-        case "ADD" | "MUL" | "SUB" if not is_last and not stack.layers[-1].relu:
+        case "ADD" | "MUL" | "SUB" if not ended and not stack.layers[-1].relu:
             last = stack.layers[-1]
             number = np.broadcast_to(others[0].ravel(), (width,)) if others[0].size == 1 else others[0].reshape(width)
             bias = BINARY[operator.kind](last.bias, number)
             weight = last.weight * number if operator.kind == "MUL" else last.weight
             layer = Dense(weight=weight, bias=bias, relu=_has_relu(operator))
             return replace(stack, layers=(*stack.layers[:-1], layer))
-        case "FULLY_CONNECTED" if not is_last:
+        case "FULLY_CONNECTED" if not ended:
             layer = _layer(operator, [np.empty((0, width)), *others])
             if len(layer.weight) != width:
                 raise ValueError(f"a dense layer with {len(layer.weight)} inputs after one with {width} outputs")
