@@ -52,7 +52,7 @@ class LargeProject:
         archive: where it comes from.
         folders: what of the archive is unpacked, below its top; all if empty.
         configure: words that configure it in the current folder; ``{flag}`` is the flag of a side, or nothing,
-            ``{source}`` the folder of the sources, and ``{bin}`` that of the compiler.
+            ``{source}`` the folder of the sources, ``{bin}`` that of the compiler, and ``{build}`` the current one.
         build: words that build it.
         program: what is compared.
         tune: words of ``mlgokit tune`` for the plain build in ``{plain}``.
@@ -97,10 +97,11 @@ PROJECTS = {
         tune=("--compile-commands", "{plain}/compile_commands.json", "--links", "{plain}", "--program", "bin/opt"),
         tools={
             19: ("FileCheck", "count", "not", "llvm-as", "llvm-dis", "llvm-extract", "llvm-link", "llvm-profdata",
-                 "llvm-readobj", "llvm-symbolizer", "split-file")
+                 "llvm-readobj", "llvm-symbolizer", "lli", "split-file")
         },
         test=(
-            "bin/llvm-lit", "-s", "--no-progress-bar", *(f"{{source}}/llvm/test/Transforms/{one}" for one in PASS_TESTS)
+            "{build}/bin/llvm-lit", "-s", "--no-progress-bar",
+            *(f"{{source}}/llvm/test/Transforms/{one}" for one in PASS_TESTS)
         ),
     ),
     "musl": LargeProject(
@@ -213,7 +214,7 @@ def build_side(
     name = FOLDERS[side]
     folder = place / name
     folder.mkdir(exist_ok=True)
-    marks = {"{source}": str(source), "{bin}": str(toolchain.clang.parent), "{flag}": flag}
+    marks = {"{source}": str(source), "{build}": str(folder), "{bin}": str(toolchain.clang.parent), "{flag}": flag}
     run = functools.partial(run_step, place, folder=folder, hours=config.hours)
     steps[f"configure, {side}"] = run(f"{name}-configure", filled(project.configure, marks))
     steps[f"build, {side}"] = run(f"{name}-build", [*project.build, f"-j{config.jobs}"])
