@@ -169,6 +169,19 @@ def test_an_interrupt_loses_no_description(tmp_path: Path, monkeypatch: pytest.M
     assert list(read_contents(tmp_path)) == [hashlib.sha256(b"1").hexdigest()]
 
 
+def test_a_corpus_that_cannot_be_written_to_is_described(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    one = module("p/a", tmp_path)
+    one.bitcode.parent.mkdir()
+    one.bitcode.write_bytes(b"1")
+    monkeypatch.setattr(identity, "describe_module", lambda *_, **__: ModuleDescription(identity="19:x"))
+    # Even root writes to no file here.
+    (tmp_path / CONTENTS_NAME).mkdir()
+
+    found = describe_corpus(tmp_path, [one], toolchain=TOOLCHAIN, plugin=tmp_path)
+
+    assert found.by_name["p/a"].identity == "19:x"
+
+
 def test_what_is_remembered_is_never_read_or_written_through_a_link(tmp_path: Path):
     corpus, outside = tmp_path / "corpus", tmp_path / "outside"
     corpus.mkdir()

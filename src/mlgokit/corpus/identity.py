@@ -14,7 +14,7 @@ from mlgokit.compiler.sandbox import Sandbox
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.corpus.content import ModuleContent, append_contents, content_of, read_contents
 from mlgokit.corpus.corpus import ModuleFailure
-from mlgokit.errors import CorpusError
+from mlgokit.errors import CorpusError, StorageError
 from mlgokit.files import digest_cached, digest_file
 from mlgokit.manifest import digest_value
 from mlgokit.module import Module
@@ -132,8 +132,8 @@ def describe_corpus(
             if description.reason:
                 return digest, None, description.reason
             content = remembered[digest] = content_of(description, bitcode_sha256=digest)
-            # At once, so that what was described before an interrupt is not described again.
-            with writing:
+            # At once, so that what was described before an interrupt is not described again; a corpus may be read-only.
+            with writing, contextlib.suppress(StorageError):
                 append_contents(folder, [content])
             is_new.set()
             return digest, content, ""
