@@ -1,5 +1,7 @@
 """For which architectures a policy is: names, and the sentence about what it leaves alone."""
 
+import dataclasses
+
 import pytest
 
 from mlgokit.errors import UsageError
@@ -57,6 +59,11 @@ def test_a_policy_says_which_modules_it_leaves_alone():
         "regalloc is a policy for x86_64, and leaves 2 of 5 modules, for riscv32, to LLVM.",
     )
     assert describe_other_targets(policies, {"x86_64": 3}) == ()
+    links = {"lto": dataclasses.replace(policies["size"], stage="link", others=())}
+    assert describe_other_targets(links, {"x86_64": 3}) == ()
+    assert describe_other_targets({**policies, **links}, {"x86_64": 3}, has_links=False) == (
+        "lto is a policy for links with -flto, and leaves all modules to LLVM.",
+    )
 
 
 def test_a_set_of_policies_says_what_it_leaves_to_llvm():

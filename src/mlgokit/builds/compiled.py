@@ -115,7 +115,9 @@ def compile_projects(
         projects=projects,
         compilations=len(BUILDS) * len(modules),
         baseline=baseline_of(toolchain.version, modules),
-        left_alone=variants.left_alone(architectures_of(modules)),
+        left_alone=variants.left_alone(
+            architectures_of(modules), has_links=any(module.link_folder is not None for module in modules)
+        ),
     )
 
 

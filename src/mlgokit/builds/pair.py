@@ -58,14 +58,22 @@ class VariantPair:
                 check_made_for(side.use.plugin, toolchain)
         return build_plugin(toolchain) if self.needs_plugin else None
 
-    def left_alone(self, architectures: Mapping[str, int]) -> tuple[str, ...]:
-        """Say which policies leave code to LLVM because it is for another processor; modules are counted by processor.
+    def left_alone(self, architectures: Mapping[str, int], *, has_links: bool) -> tuple[str, ...]:
+        """Say which policies leave code to LLVM because it is for another processor, or no link compiles it.
+
+        Args:
+            architectures: number of modules by architecture.
+            has_links: whether a link compiles some of them, with -flto.
 
         Raises:
             InputError: a plugin cannot be read.
             PolicyError: a file is no usable policy.
         """
-        notes = (text for side in self.both.values() for text in describe_inactive_policies(side, architectures))
+        notes = (
+            text
+            for side in self.both.values()
+            for text in describe_inactive_policies(side, architectures, has_links=has_links)
+        )
         return tuple(dict.fromkeys(notes))
 
     @property
@@ -108,7 +116,7 @@ class BuildPair:
     Attributes:
         compilations: number of compilations and links in both builds together.
         baseline: description of the compiler and options of the baseline.
-        left_alone: sentences about policies that do not act because they are for another processor.
+        left_alone: sentences about policies that do not act, being for another processor or for links alone.
         bitcode: function that makes bitcode of at least the given objects, or returns why there is none.
     """
 

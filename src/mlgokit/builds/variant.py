@@ -85,8 +85,13 @@ def changes_allocation(side: Variant) -> bool:
     return "allocations" in tables or any(PROBLEMS[problem].by_regalloc_cost for problem in side.record.policies)
 
 
-def describe_inactive_policies(side: Variant, architectures: Mapping[str, int]) -> tuple[str, ...]:
-    """Describe the policies of a variant, or in its plugin, that do not act because they are for another processor.
+def describe_inactive_policies(side: Variant, architectures: Mapping[str, int], *, has_links: bool) -> tuple[str, ...]:
+    """Describe the policies of a variant, or in its plugin, that do not act: they are for another processor, or links.
+
+    Args:
+        side: the variant.
+        architectures: number of modules by architecture.
+        has_links: whether a link compiles some of them, with -flto.
 
     Raises:
         InputError: the plugin cannot be read.
@@ -102,7 +107,7 @@ def describe_inactive_policies(side: Variant, architectures: Mapping[str, int]) 
             name = f"{Path(side.record.plugin).name}, {problem}"
             if inside := read_plugin_data(data, problem.replace("-", "_")):
                 found[name] = read_policy_bytes(inside, name)
-    return describe_other_targets(found, architectures)
+    return describe_other_targets(found, architectures, has_links=has_links)
 
 
 def policies_by_problem(texts: Sequence[str]) -> dict[str, str]:

@@ -120,7 +120,8 @@ class WrappedProject:
                 projects=[_pair_project(folder.name, first, second)],
                 compilations=first.calls + second.calls,
                 left_alone=variants.left_alone(
-                    Counter(architecture_of(call.target or toolchain.target) for call in first.compiled)
+                    Counter(architecture_of(call.target or toolchain.target) for call in first.compiled),
+                    has_links=any(lto_of(call.words) for call in first.compiled),
                 ),
                 baseline=f"{baseline}{describe_replaced_compilers(first.compiled)}",
                 bitcode=functools.partial(

@@ -158,7 +158,7 @@ def explain_module(
         report=report,
         label="explain",
     )
-    alone = describe_inactive_policies(side, architectures_of([module]))
+    alone = describe_inactive_policies(side, architectures_of([module]), has_links=module.link_folder is not None)
     found = Explanation(module=module.name, project=module.project, side=side.record, left_alone=alone)
     for build, done in (("plain", plain), *((side.record.label, done) for done in (whole, *rest))):
         if not done.ok:

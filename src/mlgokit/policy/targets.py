@@ -64,15 +64,21 @@ def architectures_of(modules: Iterable[Module]) -> Counter[str]:
     return Counter(architecture for module in modules if (architecture := module.architecture))
 
 
-def describe_other_targets(policies: Mapping[str, Policy], architectures: Mapping[str, int]) -> tuple[str, ...]:
-    """Describe each policy that leaves modules of other architectures to LLVM, in a sentence.
+def describe_other_targets(
+    policies: Mapping[str, Policy], architectures: Mapping[str, int], *, has_links: bool = True
+) -> tuple[str, ...]:
+    """Describe each policy that leaves modules to LLVM, as they are of other architectures, in a sentence.
 
     Args:
         policies: policies by name.
         architectures: number of modules by architecture.
+        has_links: whether a link compiles some of them, with -flto; a policy for links decides nothing otherwise.
     """
     count, sentences = sum(architectures.values()), list[str]()
     for name, policy in policies.items():
+        if not has_links and all(part.stage == "link" for part in policy.parts):
+            sentences.append(f"{name} is a policy for links with -flto, and leaves all modules to LLVM.")
+            continue
         others = {
             architecture: number
             for architecture, number in sorted(architectures.items())
