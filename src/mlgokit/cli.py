@@ -10,10 +10,10 @@ import sys
 import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from mlgokit.commands.help import answer_at_once, shown, split_call, unexpected_word, wrong_words
-from mlgokit.commands.table import COMMANDS, Command, find_command
+from mlgokit.commands.table import COMMANDS, Command, find_command, json_values
 from mlgokit.errors import InputError, MlgokitError, StorageError, UsageError
 from mlgokit.progress import Report, say_nothing
 
@@ -234,7 +234,7 @@ def _run_and_print(configuration: Any, *, as_json: bool) -> int:
     if not as_json and command.render is not None:
         command.render(result, open_console())
     else:
-        values = cast("dict[str, Any]", result if isinstance(result, dict) else result.to_json())
+        values = json_values(result)
         if as_json:
             import json
 

@@ -2,11 +2,13 @@
 
 import dataclasses
 import io
+import json
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from mlgokit import cli
 from mlgokit.commands import export
 from mlgokit.commands.export_policy import ExportPolicy, render, run
 from mlgokit.errors import UsageError
@@ -15,7 +17,7 @@ from mlgokit.policy.pretrained import policy_file
 from mlgokit.policy.store import load_policy, policy_bytes, save_policy
 
 
-def test_the_parts_decide_as_the_files_that_they_were_made_of(tmp_path: Path):
+def test_the_parts_decide_as_the_files_that_they_were_made_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     own = load_policy(policy_file("builtin:weights-size"))
     other = dataclasses.replace(own, targets=("riscv32", "riscv64"))
     save_policy(other, tmp_path / "riscv.policy")
@@ -29,6 +31,8 @@ def test_the_parts_decide_as_the_files_that_they_were_made_of(tmp_path: Path):
     out = io.StringIO()
     render(joined, Console(file=out, width=200))
     assert out.getvalue().splitlines()[1] == "part 2: regalloc-weight for riscv32, riscv64"
+    assert cli.run(config, as_json=True) == 0
+    assert json.loads(capsys.readouterr().out)["targets"] == [list(own.targets), list(other.targets)]
 
 
 def test_a_policy_may_decide_in_links(tmp_path: Path):

@@ -4,14 +4,14 @@ import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 import tyro
 from rich.console import Console
 
 from mlgokit.commands.compat_tools import plan_call
 from mlgokit.commands.parser import parse
-from mlgokit.commands.table import find_command
+from mlgokit.commands.table import find_command, json_values
 from mlgokit.errors import UsageError
 from mlgokit.files import atomic_write
 from mlgokit.progress import Report, say_nothing
@@ -44,13 +44,8 @@ class Called:
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; those of the last command are ``result``."""
-        result = None if self.result is None else _plain(self.result)
+        result = None if self.result is None else json_values(self.result)
         return {"commands": list(self.commands), "notes": list(self.notes), "text": self.text, "result": result}
-
-
-def _plain(result: Any) -> dict[str, Any]:
-    """The JSON values of what a command found."""
-    return cast("dict[str, Any]", result) if isinstance(result, dict) else result.to_json()
 
 
 def run(config: Compat, *, report: Report = say_nothing) -> Called:
@@ -98,7 +93,7 @@ def render(called: Called, console: Console) -> None:
     if shown is not None:
         shown(called.result, console)
     else:
-        print_values(_plain(called.result), console)
+        print_values(json_values(called.result), console)
 
 
 def exit_code(config: Compat, called: Called) -> int:  # noqa: ARG001  (all commands take one)

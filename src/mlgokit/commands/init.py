@@ -6,7 +6,6 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
@@ -15,7 +14,6 @@ from mlgokit.commands.settings import FILE, WITH_SETTINGS, find_settings
 from mlgokit.commands.table import COMMANDS
 from mlgokit.errors import UsageError
 from mlgokit.files import atomic_write
-from mlgokit.manifest import plain_json
 from mlgokit.progress import Report, say_nothing
 from mlgokit.terminal import say
 
@@ -38,10 +36,6 @@ class Initialized:
     file: Path
     kind: ProjectKind
     missing: tuple[str, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """The result as plain JSON values."""
-        return plain_json(self)
 
 
 def run(config: Init, *, report: Report = say_nothing) -> Initialized:  # noqa: ARG001  (all commands take one)

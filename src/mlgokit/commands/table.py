@@ -4,7 +4,7 @@ import enum
 import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,9 +25,9 @@ class Group(enum.Enum):
 class Command:
     """One command. Its module has ``run``, and maybe ``page`` or ``render``, and ``exit_code``.
 
-    ``run`` takes the configuration and ``report``; it returns JSON values, or what has them as ``to_json``. ``page``
-    makes a page of what it returned, or ``render`` prints that; without them, JSON values are printed. ``exit_code`` is
-    of a configuration and what ``run`` returned; without it, 0.
+    ``run`` takes the configuration and ``report``; what it returns, :func:`json_values` has as JSON. ``page`` makes a
+    page of that, or ``render`` prints it; without them, JSON values are printed. ``exit_code`` is of a configuration
+    and what ``run`` returned; without it, 0.
 
     Attributes:
         module: file below ``commands/``, with dots; that of the command's name if not given.
@@ -222,3 +222,14 @@ def find_command(configuration: Any) -> Command:
     """The command whose options a value is."""
     name = type(configuration).__name__
     return next(one for one in COMMANDS.values() if one.kind == name and isinstance(configuration, one.configuration))
+
+
+def json_values(result: Any) -> dict[str, Any]:
+    """What a command returned as JSON values: a dictionary, what it has as ``to_json``, or its fields."""
+    if isinstance(result, dict):
+        return cast("dict[str, Any]", result)
+    if hasattr(result, "to_json"):
+        return result.to_json()
+    from mlgokit.manifest import plain_json
+
+    return plain_json(result)

@@ -3,9 +3,8 @@
 import math
 import tempfile
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from mlgokit.compiler import process
 from mlgokit.compiler.outcome import first_error
@@ -39,10 +38,6 @@ class ExportedPlugin:
     size_bytes: int
     flag: str
     targets: dict[str, tuple[str, ...]]
-
-    def to_json(self) -> dict[str, Any]:
-        """Convert the facts to plain JSON values."""
-        return asdict(self)
 
 
 def export_plugin(

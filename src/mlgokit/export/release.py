@@ -8,11 +8,10 @@ import re
 import shlex
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any
 
 from mlgokit.compiler import process
 from mlgokit.compiler.cxx_library import cxx_library_options
@@ -56,10 +55,6 @@ class ExportedModel:
     size_bytes: int
     build: str
     flag: str
-
-    def to_json(self) -> dict[str, Any]:
-        """Convert the facts to plain JSON values."""
-        return asdict(self)
 
 
 def export_release(
@@ -109,13 +104,12 @@ def export_release(
         object=str(output / f"{cpp_class}.o"),
         size_bytes=len(built),
         build=shlex.join(["-C", str((output / "release_mode.cmake").resolve())]) if overridable else "",
-        flag=" ".join(["-mllvm", problem.channel_options[0], *_selector_flag(names)]),
+        # One of several policies is selected, the first one as an example.
+        flag=" ".join(
+            f"-mllvm {option}"
+            for option in (problem.channel_options[0], *(f"-ml-inliner-model-selector={name}" for name in names[:1]))
+        ),
     )
-
-
-def _selector_flag(names: Sequence[str]) -> list[str]:
-    """Make the clang options that select the first of several policies, as an example; none without selectors."""
-    return ["-mllvm", f"-ml-inliner-model-selector={names[0]}"] if names else []
 
 
 def _load_exportable(path: Path, doubt: float | None) -> Policy:

@@ -1,9 +1,9 @@
 """Export a policy as a model folder for LLVM's development mode: ``model.tflite`` and ``output_spec.json``."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from mlgokit.errors import UsageError
 from mlgokit.files import atomic_write
@@ -36,10 +36,6 @@ class ExportedModel:
     model_bytes: int
     inputs: int
     outputs: tuple[str, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """Convert the facts to plain JSON values."""
-        return asdict(self)
 
 
 def export_tflite(

@@ -9,9 +9,8 @@ integer sums are exactly those of the policy's first layer.
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -53,10 +52,6 @@ class ExportedTosa:
     model_bytes: int
     build: str
     flag: str
-
-    def to_json(self) -> dict[str, Any]:
-        """Convert the facts to plain JSON values."""
-        return asdict(self)
 
 
 def export_tosa(path: Path, folder: Path) -> ExportedTosa:
