@@ -13,7 +13,7 @@ import pytest
 
 from mlgokit.bench.build import BuildContext
 from mlgokit.bench.compare import changes_over, compare_workloads
-from mlgokit.bench.counts import EVENTS, Counted, Counter, Counts, Execution
+from mlgokit.bench.counts import Counted, Counter, Counts, Execution
 from mlgokit.bench.kept import forget
 from mlgokit.bench.page import bench_page
 from mlgokit.bench.record import Bench, VariantRecord, WorkloadResult, load_bench
@@ -36,7 +36,6 @@ class Letters:
 
     name = "letters"
     exact = True
-    events = EVENTS
 
     def count(self, execution: Execution, scratch: Path) -> Counted:
         done = process.run(execution.argv, timeout_seconds=30, cwd=execution.folder, env=execution.environment)

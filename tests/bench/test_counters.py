@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mlgokit.bench.callgrind import find_callgrind, read_costs, read_functions, read_profile
+from mlgokit.bench.callgrind import find_callgrind, read_costs, read_profile
 from mlgokit.bench.counts import Counts, Execution
 from mlgokit.bench.perf import Perf, find_perf, read_counters
 from mlgokit.compiler import process
@@ -49,13 +49,6 @@ def test_a_profile_is_counted_without_the_calls_to_others(tmp_path: Path):
     assert read_profile(profile, tmp_path / "other.so")[0].instructions == 0
 
 
-def test_functions_have_what_they_executed_themselves(tmp_path: Path):
-    again = "\nob=(2)\nfn=(3) entered'2\n0 7 1\n"
-    (tmp_path / "profile").write_text(PROFILE.format(image=tmp_path / "libtuned.so") + again)
-    found = read_functions(tmp_path / "profile", tmp_path)
-    assert found == {"entered": Counts(instructions=50, loads=9, stores=4, branches=3)}
-
-
 def test_costs_are_those_of_the_processes_that_ran_the_build(tmp_path: Path):
     again = "\nob=(2)\nfn=(3) entered'2\n0 7 1\n"
     (tmp_path / "profile.1").write_text(PROFILE.format(image=tmp_path / "built" / "libtuned.so") + again)
@@ -94,7 +87,7 @@ fn=(3) f'2
 def test_a_profile_may_have_addresses(tmp_path: Path):
     image, profile = tmp_path / "program", tmp_path / "profile"
     profile.write_text(BY_ADDRESS.format(image=image))
-    assert read_functions(profile, image)["f"] == Counts(instructions=17, loads=1)
+    assert read_profile(profile, image)[0] == Counts(instructions=17, loads=1)
 
 
 def test_a_file_that_is_no_profile_is_refused(tmp_path: Path):
@@ -144,7 +137,7 @@ def test_perf_is_used_for_the_events_that_count(fake_perf: Callable[[dict[str, s
     fake_perf(REAL)
     perf = find_perf(tmp_path)
     assert isinstance(perf, Perf)
-    assert (perf.events, perf.exact) == (("instructions", "branches"), False)
+    assert (tuple(perf.names), perf.exact) == (("instructions", "branches"), False)
     found = perf.count(execution(tmp_path, "sh", "-c", "exit 3", expected=3), tmp_path)
     assert (found.reason, found.own) == ("", None)
     assert found.whole == Counts(instructions=123456, branches=2345)

@@ -21,12 +21,7 @@ SLOWER = 150.0
 _TERMS = {"instructions": ("Ir",), "loads": ("Dr",), "stores": ("Dw",), "branches": ("Bc", "Bi")}
 _NAMED = re.compile(r"(c?)(ob|fn)=\((\d+)\)(?: (.*))?$")
 _POSITIONS = "+-*0123456789"
-_SWITCHES = (
-    "-q",
-    "--tool=callgrind",
-    "--trace-children=yes",
-    "--demangle=no",
-)
+_SWITCHES = ("-q", "--tool=callgrind", "--trace-children=yes", "--demangle=no")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,11 +49,6 @@ class Callgrind:
         """Always true: only executed instructions are counted."""
         return True
 
-    @property
-    def events(self) -> tuple[str, ...]:
-        """All events, or instructions alone."""
-        return EVENTS if self.simulates else EVENTS[:1]
-
     def count(self, execution: Execution, scratch: Path) -> Counted:
         """Run the program and its children under callgrind, and add up their profiles.
 
@@ -78,7 +68,7 @@ class Callgrind:
         own, whole = (_sum([profile[part] for profile in profiles]) for part in (0, 1))
         if not own.instructions:
             return Counted(reason=f"nothing below {execution.own} was executed")
-        return Counted(whole=whole, own=own, programs=_sum([every for mine, every in profiles if mine.instructions]))
+        return Counted(whole=whole, own=own)
 
 
 def find_callgrind() -> Callgrind:
@@ -109,30 +99,13 @@ def read_profile(path: Path, own: Path) -> tuple[Counts, Counts]:
     Raises:
         InputError: the file is no callgrind profile.
     """
-    columns, by_function = _by_function(path, own)
+    columns, lines = _read(path, own)
     mine, whole = ([0] * len(columns), [0] * len(columns))
-    for (_, is_own), costs in by_function.items():
-        for column, cost in enumerate(costs):
+    for is_own, line in lines:
+        for column, cost in enumerate(line.costs[: len(columns)]):
             whole[column] += cost
             mine[column] += cost if is_own else 0
     return _counts(columns, mine), _counts(columns, whole)
-
-
-def read_functions(path: Path, own: Path) -> dict[str, Counts]:
-    """Sum the events of each function of the object file ``own`` (or of all in that folder), without its callees.
-
-    A recursive function is in a profile once more for each depth (``f'2``); these are added up.
-
-    Raises:
-        InputError: the file is no callgrind profile.
-    """
-    columns, by_function = _by_function(path, own)
-    totals: dict[str, list[int]] = {}
-    for (name, is_own), costs in by_function.items():
-        if is_own:
-            total = totals.setdefault(name.partition("'")[0], [0] * len(columns))
-            total[:] = map(sum, zip(total, costs, strict=True))
-    return {name: _counts(columns, costs) for name, costs in totals.items()}
 
 
 def read_costs(paths: Iterable[Path], own: Path) -> FunctionCosts:
@@ -144,7 +117,11 @@ def read_costs(paths: Iterable[Path], own: Path) -> FunctionCosts:
     instructions, calls = Counter[str](), Counter[tuple[str, str]]()
     for path in paths:
         columns, lines = _read(path, own)
-        place = _place_of_instructions(path, columns)
+        if "Ir" not in columns:
+            raise InputError(
+                f"{path}: expected counts of instructions (Ir), found {' '.join(columns)}; run callgrind again"
+            )
+        place = columns.index("Ir")
         its_instructions, its_calls, is_of_build = Counter[str](), Counter[tuple[str, str]](), False
         for is_own, line in lines:
             is_of_build |= is_own
@@ -156,25 +133,6 @@ def read_costs(paths: Iterable[Path], own: Path) -> FunctionCosts:
             instructions += its_instructions
             calls += its_calls
     return FunctionCosts(own=instructions, calls=calls)
-
-
-def _place_of_instructions(path: Path, columns: Sequence[str]) -> int:
-    if "Ir" not in columns:
-        raise InputError(
-            f"{path}: expected counts of instructions (Ir), found {' '.join(columns)}; run callgrind again"
-        )
-    return columns.index("Ir")
-
-
-def _by_function(path: Path, own: Path) -> tuple[list[str], dict[tuple[str, bool], list[int]]]:
-    """Read the names of the events, and their totals by function symbol and whether the function is in ``own``."""
-    columns, lines = _read(path, own)
-    found: dict[tuple[str, bool], list[int]] = {}
-    for is_own, line in lines:
-        totals = found.setdefault((line.function, is_own), [0] * len(columns))
-        for column, cost in enumerate(line.costs[: len(columns)]):
-            totals[column] += cost
-    return columns, found
 
 
 class _Line(NamedTuple):

@@ -43,13 +43,11 @@ class Counted:
     Attributes:
         whole: counts of the whole process and its children.
         own: counts of the files that the workload built; ``None`` if the counter cannot tell.
-        programs: counts of the processes that executed such a file, with their libraries; likewise.
         reason: why nothing was counted; empty for success.
     """
 
     whole: Counts = Counts()
     own: Counts | None = None
-    programs: Counts | None = None
     reason: str = ""
 
 
@@ -106,11 +104,6 @@ class Counter(Protocol):
     @property
     def exact(self) -> bool:
         """Whether two runs of a program give the same counts."""
-        ...
-
-    @property
-    def events(self) -> tuple[str, ...]:
-        """The events of :data:`EVENTS` that it counts."""
         ...
 
     def count(self, execution: Execution, scratch: Path) -> Counted:

@@ -50,11 +50,6 @@ class Perf:
         """Always false: interrupts and page faults disturb the last digits."""
         return False
 
-    @property
-    def events(self) -> tuple[str, ...]:
-        """The events that count on this machine."""
-        return tuple(self.names)
-
     def count(self, execution: Execution, scratch: Path) -> Counted:
         """Run the program and its children under ``perf stat``.
 

@@ -165,7 +165,7 @@ def count_both(stage: Stage, counter: Counter) -> tuple[dict[SideName, Counted],
     for repeat in range(1 if counter.exact else _REPEATS):
         for side in SIDES if repeat % 2 == 0 else SIDES[::-1]:
             with stage.workspace.activate(side):
-                found[side].append(count_active(stage, counter)[0])
+                found[side].append(_count_active(stage, counter))
     failures = tuple(
         Failure(side=side, step="count", reason=reason)
         for side, counted in found.items()
@@ -176,12 +176,8 @@ def count_both(stage: Stage, counter: Counter) -> tuple[dict[SideName, Counted],
     return {side: _median(counted) for side, counted in found.items()}, ()
 
 
-def count_active(stage: Stage, counter: Counter) -> tuple[Counted, Path]:
-    """Count what the active build executes; also return the folder of the counter's files.
-
-    Raises:
-        ToolError: the counter cannot be started.
-    """
+def _count_active(stage: Stage, counter: Counter) -> Counted:
+    """Count what the active build executes."""
     scratch = stage.workspace.folder / "counts"
     with writing(scratch):
         scratch.mkdir(exist_ok=True)
@@ -194,7 +190,7 @@ def count_active(stage: Stage, counter: Counter) -> tuple[Counted, Path]:
         expected=stage.workload.exit_code,
         timeout_seconds=stage.run_seconds,
     )
-    return counter.count(execution, scratch), scratch
+    return counter.count(execution, scratch)
 
 
 def _median(counted: Sequence[Counted]) -> Counted:
