@@ -1,6 +1,7 @@
 """Tools of google/ml-compiler-opt and of LLVM's mlgo-utils as commands of mlgokit: their flags, and what these mean."""
 
 import difflib
+import json
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -382,8 +383,7 @@ def _gin_config(flags: Flags) -> Plan:
 
 
 def _toml(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return text if text.isdecimal() else f'"{escaped}"'
+    return text if text.isdecimal() else json.dumps(text, ensure_ascii=False)
 
 
 _VOCAB = Tool(

@@ -2,7 +2,6 @@
 
 import importlib.util
 import platform
-import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -26,6 +25,7 @@ from mlgokit.compiler.toolchain import (
     apt_packages,
     survey,
 )
+from mlgokit.disk import free_bytes
 from mlgokit.errors import MlgokitError
 from mlgokit.manifest import plain_json
 from mlgokit.policy.pretrained import SHIPPED, policy_files
@@ -186,7 +186,7 @@ def _check(name: str, attempt: Callable[[], str], *, needed: bool = False) -> Ch
 
 def _system_checks() -> tuple[Check, ...]:
     cache = platformdirs.user_cache_path("mlgokit")
-    free = shutil.disk_usage(next(path for path in (cache, *cache.parents) if path.exists())).free
+    free = free_bytes(cache)
     memory = _available_memory_bytes()
     framework = all(importlib.util.find_spec(name) is not None for name in ("jax", "optax", "cmaes"))
     return (
@@ -196,10 +196,8 @@ def _system_checks() -> tuple[Check, ...]:
             works=framework,
             detail="jax, optax and cmaes are installed"
             if framework
-            else (
-                "jax, optax or cmaes is not installed: training is not possible, and tuning fits no policy "
-                "during the search"
-            ),
+            else "jax, optax or cmaes is not installed: training is not possible, and tuning fits no policy during the "
+            "search",
         ),
         _check("prebuilt plugins", list_prebuilt),
         _check(SHIPPED, _shipped_targets),

@@ -6,6 +6,7 @@ written is read: see ``docs/security.md``.
 """
 
 import difflib
+import errno
 import os
 import shlex
 import stat
@@ -20,6 +21,7 @@ from mlgokit.commands.declared_options import Option
 from mlgokit.commands.help import options_of
 from mlgokit.commands.table import COMMANDS
 from mlgokit.errors import UsageError
+from mlgokit.files import open_regular
 
 FILE = "mlgokit.toml"
 WITH_SETTINGS = tuple(name for name, command in COMMANDS.items() if command.run_folders)
@@ -158,17 +160,15 @@ def _read(path: Path) -> Settings | None:
 def _open(path: Path, *, must: bool) -> tuple[bytes, os.stat_result] | None:
     """Read a regular file and its ``os.stat_result``; ``None`` without one. With ``must``, it has to be readable."""
     try:
-        # A pipe of a stranger would keep us waiting.
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
-            about = os.fstat(file.fileno())
-            text = file.read(_LARGEST + 1) if stat.S_ISREG(about.st_mode) else b""
+        with open_regular(path) as file:
+            text, about = file.read(_LARGEST + 1), os.fstat(file.fileno())
     except OSError as error:
-        if must and not isinstance(error, (FileNotFoundError, NotADirectoryError)):
+        if must and error.errno not in {errno.ENOENT, errno.ENOTDIR, errno.EINVAL}:
             raise UsageError(f"{path}: expected readable settings, found: {error.strerror}; correct it") from error
         return None
     if len(text) > _LARGEST:
         raise UsageError(f"{path}: expected settings of at most {_LARGEST:,} bytes, found more; shorten it")
-    return (text, about) if stat.S_ISREG(about.st_mode) else None
+    return text, about
 
 
 def _check_owner(path: Path, stats: Sequence[os.stat_result]) -> None:
