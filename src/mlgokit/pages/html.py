@@ -20,18 +20,17 @@ from mlgokit.pages.markdown import render_markdown
 from mlgokit.pages.model import (
     NONE,
     Bar,
-    Bars,
     Branch,
     Curve,
     Curves,
     Page,
-    Part,
     Scatter,
     Table,
     Tile,
     Tree,
     Treemap,
     Trees,
+    choose_points,
     number_columns,
     text_columns,
 )
@@ -77,15 +76,15 @@ def render_html(page: Page) -> str:
 
     return environment.from_string(read_asset("page.html.j2")).render(
         page=page,
-        parts=[(_kind(part), part) for part in page.parts],
-        facts=_facts_table(page),
+        parts=[(type(part).__name__.lower(), part) for part in page.parts],
+        facts=Table(title="Versions, seeds, files", columns=text_columns("what", "value"), rows=page.facts),
         tone=tone,
         data={
             "at_once": ROWS_AT_ONCE,
             "names": {printable(symbol): name for symbol, name in names.items()},
             "rows": {
                 str(place): [
-                    [printable(cell) if column < table.words else _typeset(cell) for column, cell in enumerate(row)]
+                    [printable(cell) if column < table.words else typeset(cell) for column, cell in enumerate(row)]
                     for row in rows
                 ]
                 for place, (table, rows) in tables.items()
@@ -104,7 +103,7 @@ def render_html(page: Page) -> str:
         },
         rows_at_once=ROWS_AT_ONCE,
         printable=printable,
-        typeset=_typeset,
+        typeset=typeset,
         spans=_spans,
         plot_curves=plot_curves,
         curve_table=_curve_table,
@@ -143,18 +142,6 @@ def write_page(page: Page, json_path: Path) -> Path:
     return json_path.with_suffix(".html")
 
 
-def _kind(part: Part) -> str:
-    kinds = {
-        Table: "table",
-        Bars: "bars",
-        Scatter: "scatter",
-        Curves: "curves",
-        Trees: "trees",
-        Treemap: "treemap",
-    }
-    return kinds[type(part)]
-
-
 def _tile_values(tile: Tile) -> list[Any]:
     """Name, size and what is inside, as the script reads them."""
     inside = [_tile_values(one) for one in tile.tiles]
@@ -180,20 +167,10 @@ def _shorten(name: str) -> str:
     return f"{name[:half]} \N{HORIZONTAL ELLIPSIS} {name[-half:]}"
 
 
-def _facts_table(page: Page) -> Table:
-    return Table(title="Versions, seeds, files", columns=text_columns("what", "value"), rows=page.facts)
-
-
 def _curve_table(part: Curves, curve: Curve) -> Table:
     """Points of a curve, the first and the last among them, to be read."""
-    step = max(1, -(-(len(curve.points) - 1) // (ROWS_AT_ONCE - 1)))
-    points = (*curve.points[:-1:step], *curve.points[-1:])
+    points = choose_points(curve.points, ROWS_AT_ONCE)
     return Table(title=f"{part.title}: {curve.name}", columns=number_columns(*part.axes), rows=points)
-
-
-def _typeset(text: str) -> str:
-    """Sentences and numbers as they are printed; names stay as they are, to be copied."""
-    return typeset(printable(text))
 
 
 def _spans(bars: Sequence[Bar]) -> dict[str, Any]:
@@ -214,13 +191,15 @@ def _spans(bars: Sequence[Bar]) -> dict[str, Any]:
 
 
 def typeset(text: str) -> str:
-    """Real minus signs and arrows, and no line break before a per cent sign or inside an option.
+    """Sentences and numbers as they are printed; names stay as they are, to be copied.
+
+    They have real minus signs and arrows, and no line break before a per cent sign or inside an option.
 
     Example:
         >>> typeset("1 -> 2 (-1.50 %)") == "1 → 2 (\N{MINUS SIGN}1.50\N{NO-BREAK SPACE}%)"
         True
     """
-    text = text.replace(" %", "\N{NO-BREAK SPACE}%").replace("->", "→").replace("-Oz", "-\N{WORD JOINER}Oz")
+    text = printable(text).replace(" %", "\N{NO-BREAK SPACE}%").replace("->", "→").replace("-Oz", "-\N{WORD JOINER}Oz")
     return re.sub(r"(?<!\w)-(?=\d)", "\N{MINUS SIGN}", text)
 
 
@@ -265,8 +244,7 @@ def plot_curves(part: Curves) -> Plot:
 
     curves: list[PlottedCurve] = []
     for name, chosen in kept:
-        step = max(1, -(-len(chosen) // MOST_POINTS))
-        places = [place(point) for point in (*chosen[:-1:step], *chosen[-1:])]
+        places = [place(point) for point in choose_points(chosen, MOST_POINTS)]
         curves.append(
             PlottedCurve(
                 name=name,

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from mlgokit.pages.model import Bars, Branch, Curves, Page, Part, Table, Trees
+from mlgokit.pages.model import Bars, Branch, Curves, Page, Part, Table, Trees, choose_points
 from mlgokit.terminal import printable
 
 MARKDOWN_ROWS = 25
@@ -53,10 +53,8 @@ def _with_names(table: Table, names: Mapping[str, str]) -> tuple[Sequence[str], 
 def _curves(part: Curves) -> Iterator[str]:
     for curve in part.curves:
         name = part.title if len(part.curves) == 1 else f"{part.title}: {curve.name}"
-        step = max(1, -(-(len(curve.points) - 1) // (MARKDOWN_ROWS - 1)))
-        # The first and the last are always there.
-        shown = [*curve.points[:-1:step], *curve.points[-1:]]
-        yield from _table(name, part.note, part.axes, [(f"{x:,.6g}", f"{y:,.6g}") for x, y in shown], words=0)
+        rows = [(f"{x:,.6g}", f"{y:,.6g}") for x, y in choose_points(curve.points, MARKDOWN_ROWS)]
+        yield from _table(name, part.note, part.axes, rows, words=0)
 
 
 def _trees(part: Trees, names: Mapping[str, str]) -> Iterator[str]:

@@ -211,6 +211,12 @@ class Curve:
     points: tuple[tuple[float, float], ...]
 
 
+def choose_points(points: Sequence[tuple[float, float]], most: int) -> tuple[tuple[float, float], ...]:
+    """Up to ``most`` points of a curve, evenly from all; the first and the last are always there."""
+    step = max(1, -(-(len(points) - 1) // (most - 1)))
+    return (*points[:-1:step], *points[-1:])
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curves:
     """Lines in one plot, with one scale.
@@ -304,14 +310,12 @@ class Treemap:
 
     Attributes:
         title: its heading.
-        tiles: the largest first.
-        unit: of their sizes.
+        tiles: the largest first, in bytes.
         note: what has to be known to read it.
     """
 
     title: str
     tiles: tuple[Tile, ...]
-    unit: str = "bytes"
     note: str = ""
 
 
