@@ -103,7 +103,7 @@ class Workspace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Built:
-    """One build of a workload: its cost and the bytes of its program, or why it failed."""
+    """One build of a workload, or one compilation of it: its cost and the bytes of its program, or why it failed."""
 
     cost: BuildCost | None = None
     image: int | None = None
@@ -241,26 +241,17 @@ class Unit:
     name: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Compiled:
-    """Processor time and peak memory of one compilation; ``reason`` says why it failed, and is empty for success."""
-
-    seconds: float
-    peak_bytes: int
-    reason: str = ""
-
-
 def _build_projects(
     workload: Workload, workspace: Workspace, context: BuildContext, *, report: Report
 ) -> dict[SideName, Built]:
     """Compile and link the projects and the driver of a workload, for both sides."""
     expect_linker(context.toolchain, "bench")
-    units = list(units_of(workload, toolchain=context.toolchain, sources=context.sources))
+    units = list(_units_of(workload, toolchain=context.toolchain, sources=context.sources))
     for side in SIDES:
         with writing(workspace.folder):
             (workspace.folder / _OBJECTS / side).mkdir(parents=True)
 
-    def compile_unit(index: int) -> dict[SideName, _Compiled]:
+    def compile_unit(index: int) -> dict[SideName, Built]:
         # The order alternates, so that a busy machine slows both sides alike.
         order = SIDES if index % 2 == 0 else SIDES[::-1]
         return {
@@ -281,13 +272,8 @@ def _build_projects(
     return found
 
 
-def units_of(workload: Workload, *, toolchain: Toolchain, sources: Path) -> Iterator[Unit]:
+def _units_of(workload: Workload, *, toolchain: Toolchain, sources: Path) -> Iterator[Unit]:
     """List the compilations of a workload of projects: of the projects' sources and of the driver.
-
-    Args:
-        workload: workload of projects.
-        toolchain: toolchain whose clang compiles.
-        sources: folder of unpacked projects.
 
     Raises:
         CorpusError: a project is not unpacked, has options that do more than decide the code, or the driver is missing.
@@ -323,7 +309,7 @@ def units_of(workload: Workload, *, toolchain: Toolchain, sources: Path) -> Iter
         )
 
 
-def _compile(unit: Unit, output: Path, context: BuildContext, side: SideName) -> _Compiled:
+def _compile(unit: Unit, output: Path, context: BuildContext, side: SideName) -> Built:
     """Compile one source with the flags of a side."""
     flags = context.sides[side]
     done = process.run(
@@ -332,16 +318,16 @@ def _compile(unit: Unit, output: Path, context: BuildContext, side: SideName) ->
         cwd=unit.folder,
         env={**clean_environment(), **flags.environment},
     )
-    reason = ""
     if done.timed_out:
-        reason = f"{unit.name} did not compile within {context.compile_seconds:.0f} s"
-    elif done.returncode != 0:
-        reason = f"{unit.name} does not compile: {first_error(done.stderr)}"
-    return _Compiled(seconds=done.user_seconds + done.system_seconds, peak_bytes=done.peak_bytes, reason=reason)
+        return _failed_build(side, f"{unit.name} did not compile within {context.compile_seconds:.0f} s")
+    if done.returncode != 0:
+        return _failed_build(side, f"{unit.name} does not compile: {first_error(done.stderr)}")
+    seconds = done.user_seconds + done.system_seconds
+    return Built(cost=BuildCost(seconds=seconds, peak_bytes=done.peak_bytes, compilations=1))
 
 
 def _link(
-    compiled: Sequence[_Compiled],
+    compiled: Sequence[Built],
     workload: Workload,
     workspace: Workspace,
     context: BuildContext,
@@ -350,8 +336,8 @@ def _link(
     is_cxx: bool,
 ) -> Built:
     """Link the objects of a side to the program, if all of them compiled."""
-    if reason := next((one.reason for one in compiled if one.reason), ""):
-        return _failed_build(side, reason)
+    if failed := next((one for one in compiled if one.failure is not None), None):
+        return failed
     objects = [str(workspace.folder / _OBJECTS / side / f"{index}.o") for index in range(len(compiled))]
     # A link with bitcode generates code, so it needs the options too; the plugin is for the compilers.
     options = [word for word in context.sides[side].words if not word.startswith(_PLUGIN)]
@@ -366,9 +352,10 @@ def _link(
     if done.returncode != 0:
         how = f"did not link within {LINK_SECONDS:.0f} s" if done.timed_out else "does not link"
         return _failed_build(side, f"{workload.name} {how}: {first_error(done.stderr)}")
+    costs = [one.cost for one in compiled if one.cost is not None]
     cost = BuildCost(
-        seconds=sum(one.seconds for one in compiled),
-        peak_bytes=max(one.peak_bytes for one in compiled),
-        compilations=len(compiled),
+        seconds=sum(one.seconds for one in costs),
+        peak_bytes=max(one.peak_bytes for one in costs),
+        compilations=len(costs),
     )
     return Built(cost=cost, image=image_bytes(workspace.build / PROGRAM))

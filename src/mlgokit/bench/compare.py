@@ -3,7 +3,6 @@
 import dataclasses
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -31,36 +30,26 @@ RESULT_PAIRS = 4
 """Number of runs of each side of a workload that writes results itself."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
-    """The counter that was chosen.
-
-    Attributes:
-        counter: counter to use; ``None`` if nothing is counted.
-        reason: why the counter is not perf, or why there is none.
-    """
-
-    counter: Counter | None
-    reason: str = ""
-
-
-def choose_counter(wanted: CounterName) -> Chosen:
+def choose_counter(wanted: CounterName) -> tuple[Counter | None, str]:
     """Choose a counter of executed instructions; ``auto`` means perf if it counts on this machine, else callgrind.
+
+    Returns:
+        The counter, ``None`` if nothing is to be counted; and why it is not perf, or why there is none.
 
     Raises:
         ToolError: the counter that was named does not work here, or no counter does.
     """
     if wanted == "none":
-        return Chosen(counter=None, reason="nothing was to be counted")
+        return None, "nothing was to be counted"
     if wanted == "callgrind":
-        return Chosen(counter=find_callgrind(), reason="callgrind was asked for")
+        return find_callgrind(), "callgrind was asked for"
     with tempfile.TemporaryDirectory(prefix="mlgokit-perf-") as scratch:
         found = find_perf(Path(scratch))
     if isinstance(found, Perf):
-        return Chosen(counter=found)
+        return found, ""
     if wanted == "perf":
         raise ToolError(f"--counter perf: expected perf to count instructions, found: {found}; use --counter callgrind")
-    return Chosen(counter=find_callgrind(), reason=found)
+    return find_callgrind(), found
 
 
 def compare_workloads(

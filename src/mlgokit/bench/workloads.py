@@ -130,6 +130,7 @@ def _workload(numbered: TomlTable, folder: Path, projects: Mapping[str, Project]
         fits=lambda text: not text or (text.endswith(_DRIVER_SUFFIXES) and stays_inside(text)),
     )
     source = table.text("source", "a folder", default="")
+    written = table.text("format", f"one of {', '.join(FORMATS)}", default="command", fits=lambda text: text in FORMATS)
     run = table.texts("run", "words")
     if not run and build:
         raise table.entry_error("run", "the program and its arguments")
@@ -143,15 +144,11 @@ def _workload(numbered: TomlTable, folder: Path, projects: Mapping[str, Project]
         source=(folder / source).absolute() if source else None,
         build=build,
         run=run if build else (f"{{build}}/{PROGRAM}", *run),
-        format=cast("Format", table.text("format", f"one of {', '.join(FORMATS)}", default="command", fits=_is_format)),
+        format=cast("Format", written),
         inputs=tuple(_input(item) for item in table.tables("input")),
         outputs=table.texts("outputs", "globs below the folder that it runs in", fits=stays_inside),
         exit_code=table.number("exit_code", "an exit code", default=0),
     )
-
-
-def _is_format(text: str) -> bool:
-    return text in FORMATS
 
 
 def _input(table: TomlTable) -> Input:

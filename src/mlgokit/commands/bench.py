@@ -34,8 +34,8 @@ from mlgokit.pages.html import check_json_name, write_page
 from mlgokit.progress import Report, say_nothing
 
 COMMAND_NAME = "command"
-_SOURCES, _WORK = "sources", "work"
 """The workload that --build and --run make."""
+_SOURCES, _WORK = "sources", "work"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,7 +178,7 @@ def _of_builds(config: Bench, *, report: Report) -> BenchRecord:
     needs_plugin = any(side.policies or side.plugin for side in (before, after))
     commands = [shlex.join(words) for workload in workloads for words in workload.build]
     toolchain = toolchain_of_build(config.compiler, database=None, commands=commands, need_plugin=needs_plugin)
-    chosen = choose_counter(config.counter)
+    counter, uncounted = choose_counter(config.counter)
     place = make_outside_folder(config.folder)
     sides = {
         "before": open_side(before, toolchain, place / "before.so"),
@@ -197,7 +197,7 @@ def _of_builds(config: Bench, *, report: Report) -> BenchRecord:
         ),
         folder=place / _WORK,
         without=config.folder,
-        counter=chosen.counter,
+        counter=counter,
         run_seconds=config.run_seconds,
         timing=Timing(seconds=config.time_seconds, pairs=config.time_pairs),
         report=report,
@@ -205,9 +205,9 @@ def _of_builds(config: Bench, *, report: Report) -> BenchRecord:
     return BenchRecord(
         before=before,
         after=after,
-        counter="" if chosen.counter is None else chosen.counter.name,
-        exact=chosen.counter is not None and chosen.counter.exact,
-        uncounted=chosen.reason,
+        counter="" if counter is None else counter.name,
+        exact=counter is not None and counter.exact,
+        uncounted=uncounted,
         toolchain=toolchain.describe(),
         workloads=found,
         changes=changes_over(found, rng=np.random.default_rng(config.seed)),
