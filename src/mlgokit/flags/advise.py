@@ -26,14 +26,12 @@ from mlgokit.decode import read_json
 from mlgokit.errors import ToolError, UsageError
 from mlgokit.export.plugin import export_plugin
 from mlgokit.flags.record import BuildLine, FlagAdvice, Trial
-from mlgokit.flags.reviewed import FLAGS, Flag
+from mlgokit.flags.reviewed import FLAGS, LEVEL, Flag
 from mlgokit.flags.search import Budget, combine, confirm, describe_budget, try_alone
 from mlgokit.flags.trials import ALREADY, TRIALS, BuildTrials, Trials, TrialStore, options_of
 from mlgokit.policy.pretrained import SHIPPED, policy_files
 from mlgokit.progress import Report
 
-LEVEL = "Oz"
-"""The flag of the level at which the policies of the package decide."""
 _MOST_NAMED = 3
 
 
@@ -84,6 +82,7 @@ def search_flags(
         link=added.link,
         line="",
         lines=(),
+        shipped_name=SHIPPED,
         notes=(*_note_differing_builds(found.trial, whole), *_note_growth(plain, whole)),
         wall_seconds=time.monotonic() - began,
     )
@@ -106,10 +105,8 @@ def advise_build(recorded: RecordedBuild, options: AdviceOptions, *, report: Rep
         )
     site, toolchain = recorded.site, recorded.site.toolchain
     # Now, as the rebuilder moves the recorded tree away.
-    baseline, held = (
-        _describe_baseline(recorded),
-        [name for name, path in recorded.programs().items() if holds_path(path, recorded.tree)],
-    )
+    baseline = _describe_baseline(recorded)
+    held = [name for name, path in recorded.programs().items() if holds_path(path, recorded.tree)]
     store = TrialStore(folder=site.place / TRIALS)
     with open_rebuilder(recorded, compressor=find_stripper(toolchain)) as rebuilder:
         trials = BuildTrials(rebuilder=rebuilder, store=store, flags=FLAGS, has_lld=toolchain.lld is not None)
@@ -118,11 +115,7 @@ def advise_build(recorded: RecordedBuild, options: AdviceOptions, *, report: Rep
         )
         advice = dataclasses.replace(
             advice,
-            line=format_added(
-                site.commands,
-                recorded.tree,
-                AddedOptions(compile=advice.compile, link=advice.link),
-            ),
+            line=format_added(site.commands, recorded.tree, AddedOptions(compile=advice.compile, link=advice.link)),
             lines=lines_of(advice),
             tune=_tune_command(site.commands),
             tests=describe_tests(recorded.tests),
@@ -162,7 +155,7 @@ def _measure_shipped(
     try:
         plugin = export_shipped(toolchain, options.folder)
     except ToolError as error:
-        return dataclasses.replace(advice, shipped_name=SHIPPED, shipped_reason=str(error))
+        return dataclasses.replace(advice, shipped_reason=str(error))
     lto = {flag.name for flag in trials.flags if flag.group == "lto"}
     optimizes = not lto.isdisjoint(advice.advised)
     has_lto = any(trials.list_excluded().get(name) == ALREADY for name in lto)
@@ -187,7 +180,6 @@ def _measure_shipped(
     return dataclasses.replace(
         advice,
         shipped=trial,
-        shipped_name=SHIPPED,
         shipped_reason=reason,
         shipped_line="" if reason else format_added(recorded.site.commands, recorded.tree, both),
         shipped_compile=added.compile,

@@ -272,7 +272,7 @@ def _measure_shipped(
         plugin = export_shipped(toolchain, options.folder)
         load_plugin(rustc, plugin)
     except ToolError as error:
-        return dataclasses.replace(advice, shipped_name=SHIPPED, shipped_reason=str(error))
+        return dataclasses.replace(advice, shipped_reason=str(error))
     words = tuple(plugin_words(plugin))
     policies = Flag(name=name_policies(words), rustc=words, cost="")
     trial = trials.make([*flags, policies])
@@ -280,9 +280,7 @@ def _measure_shipped(
     reason = shipped_defect(trial, (advice.advised_build or advice.plain).count("loaded"))
     lines = config_lines(trials.commands.profile, [*flags, policies])
     line = f"RUSTC_BOOTSTRAP=1 in the environment; {_join_lines(lines)}"
-    return dataclasses.replace(
-        advice, shipped=trial, shipped_name=SHIPPED, shipped_reason=reason, shipped_line="" if reason else line
-    )
+    return dataclasses.replace(advice, shipped=trial, shipped_reason=reason, shipped_line="" if reason else line)
 
 
 def _join_lines(lines: Sequence[BuildLine]) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from mlgokit.builds.images import PART_BYTES
 from mlgokit.flags.record import FlagAdvice, Trial, TriedFlag
-from mlgokit.flags.reviewed import Counts
+from mlgokit.flags.reviewed import LEVEL, Counts
 from mlgokit.pages.model import (
     Page,
     Row,
@@ -24,7 +24,6 @@ from mlgokit.pages.model import (
 from mlgokit.terminal import counted
 
 _LOADED = "Bytes that are loaded: code, constants, unwind tables and data (text and data of llvm-size)"
-_LEVEL = "Oz"
 _MOST_FOLDERS = 12
 _LEAST_SECONDS = 0.1
 """Of processor time that is compared."""
@@ -154,13 +153,13 @@ def _reason_table(advice: FlagAdvice) -> Table:
 
 def _folder_table(advice: FlagAdvice) -> Table:
     """Make the table of the source folders, those that become smallest by the level for size first."""
-    trial = next((row.trial for row in advice.flags if row.name == _LEVEL and row.trial is not None), None)
+    trial = next((row.trial for row in advice.flags if row.name == LEVEL and row.trial is not None), None)
     folders = {} if trial is None else trial.folders
     plain = advice.plain.folders
     names = sorted(folders.keys() & plain.keys(), key=lambda name: folders[name] - plain[name])
     return Table(
-        title=f"Folders at -{_LEVEL}",
-        columns=(*text_columns("folder of the sources"), *before_after_columns("plain", f"-{_LEVEL}")),
+        title=f"Folders at -{LEVEL}",
+        columns=(*text_columns("folder of the sources"), *before_after_columns("plain", f"-{LEVEL}")),
         rows=tuple((name, *before_after_cells(plain[name], folders[name])) for name in names) if names[1:] else (),
         note="Code, constants, unwind tables and data of the objects before they are linked, by folder of their "
         "sources: where speed counts, give the level to the first folders alone.",

@@ -26,6 +26,8 @@ _LLD_NAME = re.compile(r"(?:-fuse-ld=|--ld-path=)?(?:.*/)?(?:ld(?:64)?\.)?lld(?:
 _LTO = re.compile(r"(-flto|-fno-lto)(=.*)?")
 """Options that choose link-time optimization; clang takes ``full``, ``auto`` and ``jobserver`` for the same."""
 _SECTIONS = ("-ffunction-sections", "-fdata-sections")
+LEVEL = "Oz"
+"""The flag of the level at which the policies of the package decide."""
 _NO_TABLES = ("-fno-asynchronous-unwind-tables", "-fno-unwind-tables")
 
 
