@@ -10,8 +10,8 @@ from pathlib import Path, PurePath
 from mlgokit.commands.gin import read_gin, search_folders
 from mlgokit.commands.gin_settings import GinSettings, preset_of, settings_of_gin
 from mlgokit.errors import UsageError
+from mlgokit.export.tflite import MODEL
 
-MODEL = "model.tflite"
 CORPUS_SUFFIX = ".corpus"
 """Suffix of the file beside a training set that names the corpus which it was made from."""
 TRACES_SUFFIX = ".traces"

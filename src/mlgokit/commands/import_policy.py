@@ -10,6 +10,7 @@ import numpy as np
 import tyro
 
 from mlgokit.errors import InputError, UsageError
+from mlgokit.export.tflite import MODEL
 from mlgokit.policy.network import USUAL_TARGETS
 from mlgokit.policy.store import save_policy
 from mlgokit.policy.targets import check_targets
@@ -17,8 +18,6 @@ from mlgokit.policy.tflite.compare import compare
 from mlgokit.policy.tflite.file import LARGEST_FILE, read_graph
 from mlgokit.policy.tflite.read_policy import read_policy
 from mlgokit.progress import Report, say_nothing
-
-MODEL = "model.tflite"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from mlgokit.errors import UsageError
+from mlgokit.export.model_source import COLUMNS
 from mlgokit.files import atomic_write
 from mlgokit.policy.network import LOGIT_BOUND, OutputKind, Policy
 from mlgokit.policy.normaliser import LARGEST, Quantile
@@ -28,8 +29,6 @@ from mlgokit.problems import INLINE_SIZE, PROBLEMS, REGALLOC_EVICTION, Feature, 
 
 NAMES = {INLINE_SIZE.name: "inliner", REGALLOC_EVICTION.name: "regalloc"}
 """LLVM's name for the kind of model of each problem; it is also the name of the model."""
-COLUMNS = 33
-"""Number of eviction candidates that LLVM passes to a model."""
 _FLOAT, _INT, _BIT = "f32", "i64", "i1"
 _MANY = 512
 """Number of boundaries from which on a feature is compared in two levels."""
