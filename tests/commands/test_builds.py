@@ -209,7 +209,7 @@ def test_an_import_says_what_came_of_it(tmp_path: Path, monkeypatch: pytest.Monk
         ),
         (
             import_build.Import(bitcode=Path("a"), options="-cc1 'a"),
-            'options: expected options as on a command line, found "-cc1 \'a" (No closing quotation); close the',
+            "--options: No closing quotation; close the quotation",
         ),
         (
             import_build.Import(thinlto=Path("a"), options="-cc1", link_command=Path("b")),

@@ -1,6 +1,5 @@
 """The command that makes a corpus of a user's build, from every source that a corpus can come from."""
 
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Annotated, Any, cast
 from mlgokit.basic import Basic
 from mlgokit.builds.compilers import WORKERS, SandboxMode, open_sandbox_of_front_ends, room_of
 from mlgokit.builds.corpus import ANY_COMMANDS
-from mlgokit.commands.options import Databases
+from mlgokit.commands.options import Databases, option_words
 from mlgokit.compiler.toolchain import find_toolchain
 from mlgokit.corpus.build_notes import profile_sentences
 from mlgokit.corpus.front_end import ExtractionLimits, Level
@@ -130,7 +129,7 @@ def run(config: Import, *, report: Report = say_nothing) -> dict[str, Any]:
         case "thinlto":
             return _import_thinlto(config, report)
         case "bitcode":
-            options = _words_of_options(config)
+            options = option_words(config.options or "", "--options")
             folder = cast("Path", config.bitcode)
             imported = import_bitcode(
                 folder,
@@ -252,22 +251,13 @@ def _import_objects(config: Import, source: str, report: Report) -> dict[str, An
     return counts(imported)
 
 
-def _words_of_options(config: Import) -> list[str]:
-    try:
-        return shlex.split(config.options or "")
-    except ValueError as error:
-        raise UsageError(
-            f"--options: expected options as on a command line, found {config.options!r} ({error}); close the quotation"
-        ) from error
-
-
 def _import_thinlto(config: Import, report: Report) -> dict[str, Any]:
     """A local ThinLTO link; its options come from the link's command, or from the user, now or later."""
     folder = cast("Path", config.thinlto)
     if config.options is not None and config.link_command is not None:
         raise UsageError("import: expected --options or --link-command, found both; leave one out")
     understood: LinkOptions | None = None
-    override = _words_of_options(config)
+    override = option_words(config.options or "", "--options")
     if config.link_command is not None:
         words = read_link_command(config.link_command)
         understood = link_options(words, toolchain=find_toolchain(config.llvm), folder=folder)
