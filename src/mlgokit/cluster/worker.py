@@ -76,18 +76,13 @@ class Shelf:
         for name in names:
             atomic_write(self.place(digest, name), data)
 
-    def clear(self, *, before: float | None = None) -> int:
-        """Delete files unused since the time ``before``, a week ago by default; return their number."""
-        before = time.time() - KEPT_SECONDS if before is None else before
-        count = 0
+    def clear(self) -> None:
+        """Delete the files that nobody used within :data:`KEPT_SECONDS`."""
+        before = time.time() - KEPT_SECONDS
         for path in self.folder.glob("*/*/*"):
-            try:
+            with contextlib.suppress(OSError):
                 if path.stat().st_atime < before and path.stat().st_mtime < before:
                     path.unlink()
-                    count += 1
-            except OSError:
-                continue
-        return count
 
     def _has(self, path: str, digest: str) -> bool:
         """Whether the file that the client has at a path is here, with this digest."""
