@@ -24,7 +24,7 @@ from mlgokit.compiler.plugin_build import build_plugin
 from mlgokit.compiler.toolchain import Toolchain, find_toolchain
 from mlgokit.corpus.corpus import load_corpus
 from mlgokit.corpus.info import CorpusInfo, corpus_info
-from mlgokit.corpus.sources.projects import Project, choose_projects
+from mlgokit.corpus.sources.projects import choose_projects
 from mlgokit.errors import InputError, MlgokitError, UsageError
 from mlgokit.evaluation.program import ProgramComparison, compare_program
 from mlgokit.evaluation.records import Evaluation, drop_rows
@@ -181,12 +181,28 @@ def _run(config: Quickstart, toolchain: Toolchain, report: Report) -> tuple[RunR
     sources, corpus_folder, store = make_outside_folder(folder) / "sources", folder / "corpus", folder / "store"
     projects = choose_projects(config.manifest, config.projects)
     with_program = [project for project in projects if project.program is not None]
-    shipped: ProgramComparison | None = None
-    shipped_plugin = ""
-    if with_program:
-        shipped, shipped_plugin = timed(
-            SHIPPED_STAGE, lambda: _by_shipped_policies(config, with_program[0], toolchain, sources, report)
+
+    def compare(plugin: Path) -> ProgramComparison:
+        return compare_program(
+            with_program[0],
+            toolchain=toolchain,
+            sources_folder=sources,
+            plugin=plugin,
+            workers=config.compiler.workers,
+            report=report,
         )
+
+    def try_shipped() -> tuple[ProgramComparison, str]:
+        """Compare the program under the pretrained policies, which the user sees before the training ends."""
+        fetch.run(
+            fetch.Fetch(projects=(with_program[0].name,), manifest=config.manifest, folder=sources), report=report
+        )
+        exported = export_plugin(toolchain, policy_files([SHIPPED]), folder / "builtin.so")
+        found = compare(folder / "builtin.so")
+        report(1, 1, f"{SHIPPED_STAGE}{NEWS}{SHIPPED}, {program_sentence(found)}")
+        return found, exported.versioned
+
+    shipped, shipped_plugin = timed(SHIPPED_STAGE, try_shipped) if with_program else (None, "")
     fetching = fetch.Fetch(projects=config.projects, manifest=config.manifest, folder=sources)
     timed("fetch", lambda: fetch.run(fetching, report=report))
     # The program is built from its sources below, so its modules need not be in the corpus.
@@ -223,17 +239,7 @@ def _run(config: Quickstart, toolchain: Toolchain, report: Report) -> tuple[RunR
     exported = timed("export the plugin", lambda: export_plugin(toolchain, [trained.policy], plugin))
     program: ProgramComparison | None = None
     if with_program:
-        program = timed(
-            "build a program twice",
-            lambda: compare_program(
-                with_program[0],
-                toolchain=toolchain,
-                sources_folder=sources,
-                plugin=plugin,
-                workers=config.compiler.workers,
-                report=report,
-            ),
-        )
+        program = timed("build a program twice", lambda: compare(plugin))
     importance = timed("measure importance", lambda: _importance(trained.policy, folder / "trace", report))
     usage = [resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     run_report = RunReport(
@@ -254,25 +260,6 @@ def _run(config: Quickstart, toolchain: Toolchain, report: Report) -> tuple[RunR
         shipped_plugin=shipped_plugin,
     )
     return run_report, importance
-
-
-def _by_shipped_policies(
-    config: Quickstart, project: Project, toolchain: Toolchain, sources: Path, report: Report
-) -> tuple[ProgramComparison, str]:
-    """Compare a program under the pretrained policies, which the user sees before the training ends; their plugin."""
-    fetch.run(fetch.Fetch(projects=(project.name,), manifest=config.manifest, folder=sources), report=report)
-    plugin = config.folder / "builtin.so"
-    exported = export_plugin(toolchain, policy_files([SHIPPED]), plugin)
-    found = compare_program(
-        project,
-        toolchain=toolchain,
-        sources_folder=sources,
-        plugin=plugin,
-        workers=config.compiler.workers,
-        report=report,
-    )
-    report(1, 1, f"{SHIPPED_STAGE}{NEWS}{SHIPPED}, {program_sentence(found)}")
-    return found, exported.versioned
 
 
 def _importance(path: Path, traces: Path, report: Report) -> list[Part]:
