@@ -209,7 +209,7 @@ def test_an_import_says_what_came_of_it(tmp_path: Path, monkeypatch: pytest.Monk
         ),
         (
             import_build.Import(bitcode=Path("a"), options="-cc1 'a"),
-            "--options: No closing quotation; close the quotation",
+            '--options: expected every quotation mark to be closed, found "\'a"; close the quotation',
         ),
         (
             import_build.Import(thinlto=Path("a"), options="-cc1", link_command=Path("b")),
