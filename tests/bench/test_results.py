@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.calls import ended
 
 from mlgokit.bench.results import compare_results, read_results, results_of
-from mlgokit.cli import main
 from mlgokit.errors import InputError
 
 
@@ -115,7 +115,5 @@ def test_the_record_has_the_command_as_it_was_typed(tmp_path: Path, monkeypatch:
         (tmp_path / name).write_bytes(lit(one=passed(size=1)))
     words = ["bench", "--results", f"{tmp_path}/a.json", "--against-results", f"{tmp_path}/b.json", "--workers", "1"]
     monkeypatch.setattr(sys, "argv", ["mlgokit", *words, "--folder", str(tmp_path / "bench")])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == 0
+    assert ended(*sys.argv[1:]) == 0
     assert json.loads((tmp_path / "bench/bench.json").read_bytes())["command"] == shlex.join(sys.argv)

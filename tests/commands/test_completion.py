@@ -5,8 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-
-from mlgokit.cli import main
+from tests.calls import ended
 
 COMPLETE = """
 source "$1"
@@ -19,9 +18,7 @@ echo "${COMPREPLY[@]}"
 
 
 def script(shell: str, capsys: pytest.CaptureFixture[str]) -> str:
-    with pytest.raises(SystemExit) as ended:
-        main(["completion", shell])
-    assert ended.value.code == 0
+    assert ended("completion", shell) == 0
     return capsys.readouterr().out
 
 

@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.calls import ended
 
 from mlgokit.basic import Basic
-from mlgokit.cli import main
 from mlgokit.commands.help import basic_options, options_of
 from mlgokit.commands.table import COMMANDS, Group
 from mlgokit.manifest import package_version
@@ -16,13 +16,6 @@ from mlgokit.manifest import package_version
 SRC = Path(__file__).parents[2] / "src"
 SCREEN = 40
 """Lines of a short help in 80 columns."""
-
-
-def ended(*words: str) -> int:
-    with pytest.raises(SystemExit) as caught:
-        main(words)
-    assert isinstance(caught.value.code, int)
-    return caught.value.code
 
 
 @pytest.fixture(autouse=True)

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.calls import ended
 
 from mlgokit import cli
 from mlgokit.builds.corpus import ANY_COMMANDS
-from mlgokit.cli import main
 from mlgokit.commands import settings
 from mlgokit.commands.advise import Advise
 from mlgokit.commands.check import Check
@@ -47,16 +47,12 @@ def called(*words: str, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The configuration of a call."""
     seen: list[Any] = []
     monkeypatch.setattr(cli, "run", lambda configuration, **_: seen.append(configuration) or 0)
-    with pytest.raises(SystemExit) as ended:
-        main(words)
-    assert ended.value.code == 0
+    assert ended(*words) == 0
     return seen[0]
 
 
 def refused(*words: str, capsys: pytest.CaptureFixture[str]) -> str:
-    with pytest.raises(SystemExit) as ended:
-        main(words)
-    assert ended.value.code == 2
+    assert ended(*words) == 2
     out, err = capsys.readouterr()
     assert not out
     assert err.count("\n") == 1

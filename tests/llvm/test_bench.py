@@ -9,11 +9,12 @@ import tarfile
 from pathlib import Path
 
 import pytest
+from tests.calls import ended
 
 from mlgokit.bench.callgrind import find_callgrind
 from mlgokit.bench.record import Bench as BenchRecord, WorkloadResult
 from mlgokit.builds.compilers import CompilerOptions
-from mlgokit.cli import main, run_command
+from mlgokit.cli import run_command
 from mlgokit.commands.bench import Bench
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import ToolError
@@ -146,9 +147,7 @@ def test_a_build_that_fails_is_a_row_and_the_exit_code(
 ):
     words = ["bench", "--manifest", str(manifest), "--folder", str(manifest.parent / "bench")]
     words += ["--cache", str(manifest.parent / "cache"), "--llvm", str(toolchain.major), "--time-seconds", "0"]
-    with pytest.raises(SystemExit) as ended:
-        main([*words, "--options=-DLIBRARY_OFFSET=nothing"])
-    assert ended.value.code == 1
+    assert ended(*words, "--options=-DLIBRARY_OFFSET=nothing") == 1
     assert "mixer: build: after: mixer.c does not compile:" in capsys.readouterr().out
 
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.calls import ended
 from tests.llvm.small_calls import source_of_calls
 
-from mlgokit.cli import main
 from mlgokit.compiler import process
 from mlgokit.compiler.toolchain import Toolchain
 
@@ -131,9 +131,7 @@ def plugin(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> Pa
     put_project(folder, calls=24)
     words = ["tune", "--build", "make", "--build-folder", str(folder), "--budget", "1s", "--workers", "1"]
     places = ["--folder", str(folder / "tune"), "--output", str(folder / "tuned.so")]
-    with pytest.raises(SystemExit) as ended:
-        main([*words, *places, "--llvm", str(toolchain.major)])
-    assert not ended.value.code
+    assert ended(*words, *places, "--llvm", toolchain.major) == 0
     return folder / "tuned.so"
 
 

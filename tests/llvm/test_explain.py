@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.calls import ended
 
 from mlgokit.builds.compilers import CompilerOptions
-from mlgokit.cli import main
 from mlgokit.commands import evaluate
 from mlgokit.commands.evaluate import Evaluate
 from mlgokit.commands.explain import Explain, exit_code, run
@@ -126,11 +126,7 @@ def test_what_does_not_compile_is_an_answer(corpus: Path, toolchain: Toolchain):
 def test_a_module_is_explained_on_the_command_line(
     corpus: Path, toolchain: Toolchain, capsys: pytest.CaptureFixture[str]
 ):
-    words = ["explain", "m", "--policy", ":never", "--corpus", str(corpus), "--llvm", str(toolchain.major)]
-    with pytest.raises(SystemExit) as ended:
-        main(words)
-
-    assert ended.value.code == 0
+    assert ended("explain", "m", "--policy", ":never", "--corpus", corpus, "--llvm", toolchain.major) == 0
     assert capsys.readouterr().out.startswith("Larger functions\n")
 
 

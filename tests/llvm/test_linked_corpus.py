@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from tests.calls import ended
 
 from mlgokit.builds.compilers import CompilerOptions
-from mlgokit.cli import main
 from mlgokit.commands.corpus.link import Link, run
 from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.request import HEURISTIC, CompileRequest, PluginUse
@@ -46,9 +46,7 @@ def import_sources(folder: Path, sources: Mapping[str, str], toolchain: Toolchai
     ]
     (folder / "compile_commands.json").write_text(json.dumps(entries))
     argv = ["corpus", "import", "--compile-commands", str(folder / "compile_commands.json"), "--project", "app"]
-    with pytest.raises(SystemExit) as ended:
-        main([*argv, "--corpus", str(folder / "corpus"), "--llvm", str(toolchain.major)])
-    assert ended.value.code == 0
+    assert ended(*argv, "--corpus", folder / "corpus", "--llvm", toolchain.major) == 0
     return folder / "corpus"
 
 

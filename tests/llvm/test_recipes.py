@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.calls import ended
 
-from mlgokit.cli import main
 from mlgokit.compiler import process
 from mlgokit.compiler.objects.measure import measure_object
 from mlgokit.compiler.toolchain import Toolchain
@@ -150,21 +150,15 @@ def small(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> Sma
         assert done.returncode == 0, done.stderr
         return measure_object(folder / f"{name}.o").llvm_size_text
 
-    words = [f'"{word}"' for word in OPTIONS]
-    database = ",".join(
-        f'{{"directory": "{folder}", "file": "{name}", "arguments": ["clang", {", ".join(words)}, "-c", "{name}"]}}'
-        for name in SOURCES
-    )
-    (folder / "compile_commands.json").write_text(f"[{database}]")
+    entries = [
+        {"directory": str(folder), "file": name, "arguments": ["clang", *OPTIONS, "-c", name]} for name in SOURCES
+    ]
+    (folder / "compile_commands.json").write_text(json.dumps(entries))
     plugin = top / "tuned.so"
     (command,) = {line for line in section("Meson").splitlines() if line.startswith("mlgokit ")}
     given = {"build/compile_commands.json": str(folder / "compile_commands.json"), "30m": "1s", "tuned.so": str(plugin)}
-    with pytest.raises(SystemExit) as ended:
-        main(
-            [given.get(word, word) for word in command.split()[1:]]
-            + ["--folder", str(top / "tune"), "--llvm", str(toolchain.major), "--workers", "1"]
-        )
-    assert ended.value.code == 0
+    words = [given.get(word, word) for word in command.split()[1:]]
+    assert ended(*words, "--folder", top / "tune", "--llvm", toolchain.major, "--workers", 1) == 0
     plain = {name: compiled(name) for name in SOURCES}
     tuned = {name: compiled(name, f"-fpass-plugin={plugin}") for name in SOURCES}
     assert all(tuned[name] < plain[name] for name in SOURCES)

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.calls import ended
 from tests.llvm.containers import CONTAINERS
 from tests.llvm.searching import is_smaller, tune_until
 
 from mlgokit.builds.compilers import CompilerOptions
-from mlgokit.cli import main
 from mlgokit.commands import export_replay, tune
 from mlgokit.compiler import process
 from mlgokit.compiler.objects.measure import measure_object
@@ -158,9 +158,7 @@ def test_the_command_line_says_what_is_left(
 ):
     words = ["export", "replay", str(project / "tuned.so"), "--compile-commands"]
     words += [str(project / "compile_commands.json"), "-o", str(tmp_path), "--workers", "1"]
-    with pytest.raises(SystemExit) as ended:
-        main(words)
-    assert ended.value.code == 0
+    assert ended(*words) == 0
     out = capsys.readouterr().out
     assert "bad.o" in out
     assert "of the plugin's saving" in out

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from tests.calls import ended
 
-from mlgokit.cli import main
 from mlgokit.compiler import process
 from mlgokit.errors import PolicyError, UsageError
 from mlgokit.export.tosa import COLUMNS, NAMES, tosa_text
@@ -98,9 +98,7 @@ def test_what_mlir_makes_of_it_decides_as_numpy(kind: str, tmp_path: Path):
     policy, values = drawn(kind, np.random.default_rng(3))
     features, name = CASES[kind][0].features, NAMES[policy.problem]
     save_policy(policy, tmp_path / "policy")
-    with pytest.raises(SystemExit) as ended:
-        main(["export", "tosa", str(tmp_path / "policy"), "--output", str(tmp_path / "tosa")])
-    assert ended.value.code == 0
+    assert ended("export", "tosa", tmp_path / "policy", "--output", tmp_path / "tosa") == 0
     sizes = [COLUMNS if feature.per_column else 1 for feature in features]
     fields = "".join(
         f"  {feature.type} {feature.name}[1][{size}][1];\n" for feature, size in zip(features, sizes, strict=True)
