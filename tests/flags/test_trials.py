@@ -112,6 +112,14 @@ def test_symbols_of_shared_libraries_stay_visible(link: str):
     assert found["no-unwind-tables"] == "exceptions of C++ programs could not pass through its shared libraries in C"
 
 
+@pytest.mark.parametrize("option", ["-Wl,-E", "-rdynamic"])
+def test_symbols_that_a_program_exports_stay_visible(option: str):
+    found = excluded("clang -c a.c", f"clang a.o {option} -o a")
+
+    assert found["hidden"] == "a program exports its symbols to what it loads"
+    assert "no-unwind-tables" not in found
+
+
 @pytest.mark.parametrize("linker", ["ld.lld", "ld", "x86_64-linux-gnu-ld.gold"])
 def test_a_linker_that_is_called_itself_has_flags_too(linker: str):
     found = excluded("clang -c a.c -ffunction-sections -fdata-sections", f"{linker} --gc-sections -z relro a.o -o a")

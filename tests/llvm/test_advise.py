@@ -228,31 +228,6 @@ def test_flags_that_a_build_has_are_seen(toolchain: Toolchain, tmp_path: Path):
     assert found["compressed-debug"].reason == "the build has none"
 
 
-def test_what_can_be_seen_from_outside_stays_so(toolchain: Toolchain, tmp_path: Path):
-    project = written(tmp_path / "user", {"work.c": C["work.c"], "config.h": "#define ROUNDS 7\n"})
-
-    def reasons(name: str, *commands: str) -> dict[str, str]:
-        config = Advise(
-            built=BuildCommands(build=commands, build_folder=project),
-            folder=tmp_path / name,
-            without=all_but("no-unwind-tables", "hidden"),
-            llvm=toolchain.major,
-        )
-        return {row.name: row.reason for row in advise(config).flags if row.state == "not tried"}
-
-    library = reasons(
-        "library", f"{toolchain.clang} -fPIC -c work.c", f"{toolchain.clang} -shared work.o -o libwork.so"
-    )
-    assert library["no-unwind-tables"] == "exceptions of C++ programs could not pass through its shared libraries in C"
-    assert library["hidden"] == "the build links shared libraries"
-    (project / "main.c").write_text("int main(void) { return 0; }\n")
-    exporting = reasons(
-        "exporting", f"{toolchain.clang} -c main.c work.c", f"{toolchain.clang} main.o work.o -Wl,-E -o app"
-    )
-    assert "no-unwind-tables" not in exporting
-    assert exporting["hidden"] == "a program exports its symbols to what it loads"
-
-
 def test_a_test_that_fails_with_a_flag_refuses_it(toolchain: Toolchain, tmp_path: Path):
     project = written(tmp_path / "user", C)
     words = ("./configure", f"CC={toolchain.clang}", "CFLAGS=-O2", "LDFLAGS=")
