@@ -10,25 +10,16 @@ from tests.cluster.processes import make_certificate
 ROOT = Path(__file__).parents[2]
 
 
-def test_a_job_is_one_worker_with_a_thread_for_each_compiler(tmp_path: Path):
+def show(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run the example in a folder, for what it would start."""
     pytest.importorskip("dask_jobqueue")
-    done = subprocess.run(
-        [
-            sys.executable,
-            ROOT / "examples/slurm_cluster.py",
-            "--show",
-            "--insecure",
-            "--cores",
-            "12",
-            "--memory",
-            "48GB",
-        ],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        cwd=tmp_path,
-        check=True,
-    )
+    argv = [sys.executable, ROOT / "examples/slurm_cluster.py", "--show", *words]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=120, cwd=folder, check=False)
+
+
+def test_a_job_is_one_worker_with_a_thread_for_each_compiler(tmp_path: Path):
+    done = show(tmp_path, "--insecure", "--cores", "12", "--memory", "48GB")
+    assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert "#SBATCH --cpus-per-task=12" in lines
     (worker,) = [line for line in lines if "dask_worker" in line]
@@ -40,17 +31,9 @@ def test_a_job_is_one_worker_with_a_thread_for_each_compiler(tmp_path: Path):
 
 
 def test_a_job_joins_by_tls_with_the_files_that_are_given(tmp_path: Path):
-    pytest.importorskip("dask_jobqueue")
     make_certificate(tmp_path)
-    given = ["--tls-authority", "authority.pem", "--tls-certificate", "certificate.pem"]
-    done = subprocess.run(
-        [sys.executable, ROOT / "examples/slurm_cluster.py", "--show", *given],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        cwd=tmp_path,
-        check=True,
-    )
+    done = show(tmp_path, "--tls-authority", "authority.pem", "--tls-certificate", "certificate.pem")
+    assert done.returncode == 0, done.stderr
     (worker,) = [line for line in done.stdout.splitlines() if "dask_worker" in line]
     assert "tls://127.0.0.1:" in worker
     assert "tcp://" not in done.stdout
@@ -62,14 +45,6 @@ def test_a_job_joins_by_tls_with_the_files_that_are_given(tmp_path: Path):
 
 
 def test_without_certificates_it_needs_a_word(tmp_path: Path):
-    pytest.importorskip("dask_jobqueue")
-    done = subprocess.run(
-        [sys.executable, ROOT / "examples/slurm_cluster.py", "--show"],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        cwd=tmp_path,
-        check=False,
-    )
+    done = show(tmp_path)
     assert done.returncode == 2
     assert "expected --tls-authority and --tls-certificate" in done.stderr

@@ -50,16 +50,10 @@ def test_a_policy_may_decide_in_links(tmp_path: Path):
         run(ExportPolicy(link=(Path("builtin:passes"),), output=output))
 
 
-@pytest.mark.parametrize(
-    ("policies", "message"),
-    [
-        (("builtin:size", "builtin:passes"), "expected policies for one problem, found inline-size and pass-selection"),
-        (("builtin:size", "builtin:size"), "expected at most one for each problem and architecture, found"),
-    ],
-)
-def test_what_cannot_be_joined_is_refused(tmp_path: Path, policies: tuple[str, ...], message: str):
-    with pytest.raises(UsageError, match=message):
-        run(ExportPolicy(policies=tuple(map(Path, policies)), output=tmp_path / "joined.policy"))
+def test_policies_for_several_problems_are_not_joined(tmp_path: Path):
+    policies = (Path("builtin:size"), Path("builtin:passes"))
+    with pytest.raises(UsageError, match="expected policies for one problem, found inline-size and pass-selection"):
+        run(ExportPolicy(policies=policies, output=tmp_path / "joined.policy"))
     assert not (tmp_path / "joined.policy").exists()
 
 

@@ -65,6 +65,14 @@ def test_a_path_from_which_rustc_loads_no_plugin_is_refused_before_the_search(op
         run(Tune(cargo="cargo build --release", **paths))
 
 
+@pytest.fixture
+def plugin(tmp_path: Path) -> Path:
+    """A tuned plugin, as far as it is read."""
+    path = tmp_path / "tuned.so"
+    path.write_bytes(table_bytes([make_entry([1], np.zeros(0, np.uint64), np.zeros(0, bool))]))
+    return path
+
+
 @pytest.mark.parametrize(
     ("given", "option"),
     [
@@ -73,19 +81,14 @@ def test_a_path_from_which_rustc_loads_no_plugin_is_refused_before_the_search(op
         ({"program_growth": ("app=inf",)}, "--program-growth"),
     ],
 )
-def test_a_limit_that_nothing_can_exceed_is_refused_by_check(given: dict[str, Any], option: str, tmp_path: Path):
-    plugin = tmp_path / "tuned.so"
-    plugin.write_bytes(table_bytes([make_entry([1], np.zeros(0, np.uint64), np.zeros(0, bool))]))
+def test_a_limit_that_nothing_can_exceed_is_refused_by_check(given: dict[str, Any], option: str, plugin: Path):
     with pytest.raises(UsageError, match=f"^{option}: expected "):
         check.run(check.Check(plugin=plugin, built=BuildCommands(build=("true",)), **given))
 
 
-def test_a_plugin_that_rustc_cannot_load_is_refused_by_check(tmp_path: Path):
-    plugin = tmp_path / "my own.so"
-    table = table_bytes([make_entry([1], np.zeros(0, np.uint64), np.zeros(0, bool))])
-    plugin.write_bytes(table)
+def test_a_plugin_that_rustc_cannot_load_is_refused_by_check(plugin: Path):
     with pytest.raises(UsageError, match=r"own\.so: expected a path without spaces for a cargo build"):
-        check.run(check.Check(plugin=plugin, cargo="cargo build --release"))
+        check.run(check.Check(plugin=plugin.rename(plugin.with_name("my own.so")), cargo="cargo build --release"))
 
 
 @pytest.mark.parametrize(
@@ -96,9 +99,7 @@ def test_a_plugin_that_rustc_cannot_load_is_refused_by_check(tmp_path: Path):
         ({"built": BuildCommands(test=("app && app",))}, "--test: expected one command without a shell's operators"),
     ],
 )
-def test_check_takes_the_tests_of_a_cargo_build_alone(given: dict[str, Any], message: str, tmp_path: Path):
-    plugin = tmp_path / "tuned.so"
-    plugin.write_bytes(table_bytes([make_entry([1], np.zeros(0, np.uint64), np.zeros(0, bool))]))
+def test_check_takes_the_tests_of_a_cargo_build_alone(given: dict[str, Any], message: str, plugin: Path):
     with pytest.raises(UsageError, match=f"^{message}"):
         check.run(check.Check(plugin=plugin, cargo="cargo build --release", **given))
 
@@ -113,9 +114,7 @@ def test_check_takes_the_tests_of_a_cargo_build_alone(given: dict[str, Any], mes
         ),
     ],
 )
-def test_a_level_without_a_database_is_refused_by_check(given: dict[str, Any], message: str, tmp_path: Path):
-    plugin = tmp_path / "tuned.so"
-    plugin.touch()
+def test_a_level_without_a_database_is_refused_by_check(given: dict[str, Any], message: str, plugin: Path):
     with pytest.raises(UsageError) as caught:
         check.run(check.Check(plugin=plugin, level="Oz", **given))
     assert str(caught.value) == message

@@ -61,8 +61,3 @@ def test_a_link_command_fills_a_corpus_in(corpus: Path):
     assert written["global_command_override"] == list(found.options)
     assert found.options[:4] == ("-cc1", "-triple", "x86_64-unknown-linux-gnu", "-O3")
     assert dict(found.dropped)["--gc-sections"].startswith("it concerns the image")
-
-
-def test_a_link_command_that_is_not_there(corpus: Path):
-    with pytest.raises(UsageError, match=r"nothing\.txt: expected a file with the link's command, found: No such file"):
-        override.run(override.Override(link_command=corpus / "nothing.txt", corpus=corpus))

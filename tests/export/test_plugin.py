@@ -16,18 +16,18 @@ from mlgokit.policy.store import load_policy, save_policy
 from mlgokit.testing import FAKE_TOOLCHAIN
 
 NO_TOOLCHAIN = cast("Any", None)
+PRIORITY = Policy(
+    problem="regalloc-priority",
+    features=("weight",),
+    normaliser=SignedLog(mean=np.zeros(1, np.float32), scale=np.ones(1, np.float32), clip=4.0),
+    layers=(Layer(np.ones((1, 1, 1), np.float32), np.zeros((1, 1), np.float32)),),
+    output=OutputKind.PRIORITY,
+)
 
 
 def test_two_policies_for_one_problem_are_refused(tmp_path: Path):
-    policy = Policy(
-        problem="regalloc-priority",
-        features=("weight",),
-        normaliser=SignedLog(mean=np.zeros(1, np.float32), scale=np.ones(1, np.float32), clip=4.0),
-        layers=(Layer(np.ones((1, 1, 1), np.float32), np.zeros((1, 1), np.float32)),),
-        output=OutputKind.PRIORITY,
-    )
     for name in ("a", "b"):
-        save_policy(policy, tmp_path / name)
+        save_policy(PRIORITY, tmp_path / name)
 
     with pytest.raises(UsageError) as caught:
         export_plugin(NO_TOOLCHAIN, [tmp_path / "a", tmp_path / "b"], tmp_path / "policy.so")
@@ -41,14 +41,7 @@ def test_two_policies_for_one_problem_are_refused(tmp_path: Path):
 
 
 def test_a_plugin_that_does_not_compile_replaces_none_that_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    policy = Policy(
-        problem="regalloc-priority",
-        features=("weight",),
-        normaliser=SignedLog(mean=np.zeros(1, np.float32), scale=np.ones(1, np.float32), clip=4.0),
-        layers=(Layer(np.ones((1, 1, 1), np.float32), np.zeros((1, 1), np.float32)),),
-        output=OutputKind.PRIORITY,
-    )
-    save_policy(policy, tmp_path / "policy")
+    save_policy(PRIORITY, tmp_path / "policy")
     monkeypatch.setattr(plugin, "link_policies", lambda _, __, output: output.write_text("newer"))
     output = tmp_path / "policy.so"
     output.write_text("older")
@@ -63,13 +56,8 @@ def test_a_plugin_that_does_not_compile_replaces_none_that_does(tmp_path: Path, 
 
 
 def test_an_export_with_doubt_changes_the_plugin_and_not_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    one = np.ones(1, np.float32)
-    policy = Policy(
-        problem="inline-size",
-        features=("callee_users",),
-        normaliser=SignedLog(mean=0 * one, scale=one, clip=4.0),
-        layers=(Layer(np.ones((1, 1, 1), np.float32), np.zeros((1, 1), np.float32)),),
-        output=OutputKind.EFFECT_BYTES,
+    policy = dataclasses.replace(
+        PRIORITY, problem="inline-size", features=("callee_users",), output=OutputKind.EFFECT_BYTES
     )
     save_policy(policy, tmp_path / "policy")
     before = (tmp_path / "policy").read_bytes()
@@ -88,7 +76,7 @@ def test_an_export_with_doubt_changes_the_plugin_and_not_the_file(tmp_path: Path
     assert (tmp_path / "policy").read_bytes() == before
     with pytest.raises(UsageError, match="doubt: expected a number of standard deviations, at least 0, found -1"):
         export_plugin(compiler, [tmp_path / "policy"], tmp_path / "policy.so", doubt=-1)
-    save_policy(dataclasses.replace(policy, problem="regalloc-priority", output=OutputKind.PRIORITY), tmp_path / "p")
+    save_policy(PRIORITY, tmp_path / "p")
     with pytest.raises(
         UsageError,
         match=r"doubt: expected an inlining policy that predicts effects in bytes .*, found none; leave --doubt out",
