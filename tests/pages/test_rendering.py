@@ -1,6 +1,7 @@
 """One page as terminal, Markdown and HTML: what each kind of cell becomes, and what is left out where."""
 
 import io
+from collections.abc import Iterator
 
 from mlgokit.pages.html import render_html
 from mlgokit.pages.markdown import render_markdown
@@ -94,6 +95,22 @@ def test_long_parts_say_how_much_more_there_is() -> None:
     assert lines.count("  f6: why") == 1
     assert "  calls g: " in lines
     assert "Hidden" not in lines
+
+
+def test_symbols_of_a_page_are_looked_for_once() -> None:
+    class Rows(tuple[tuple[str, int], ...]):
+        __slots__ = ()
+        looked = 0
+
+        def __iter__(self) -> Iterator[tuple[str, int]]:
+            Rows.looked += 1
+            return super().__iter__()
+
+    names = {f"_Z{number}": f"f{number}()" for number in range(30)}
+    columns = (*text_columns("function"), *count_columns("bytes"))
+    table = Table(title="t", columns=columns, rows=Rows((symbol, 1) for symbol in names), symbols=True)
+    assert "f29()" in render_html(Page(title="t", headline="h", parts=(table,), names=names))
+    assert Rows.looked < 10
 
 
 def test_the_result_stands_at_the_end_and_advice_behind_it() -> None:

@@ -66,7 +66,8 @@ def render_html(page: Page) -> str:
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     script = read_asset("page.js")
-    names = {symbol: _shorten(name) for symbol, name in page.names.items() if symbol in _symbols(page)}
+    symbols = _symbols(page)
+    names = {symbol: _shorten(name) for symbol, name in page.names.items() if symbol in symbols}
     allowed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
     tables = {place: (part, part.texts()) for place, part in enumerate(page.parts) if isinstance(part, Table)}
