@@ -38,12 +38,8 @@ def open_client(options: ClusterOptions, stopped: threading.Event) -> tuple[Any,
         CancelledError: ``stopped`` was set.
         ToolError: Dask is not installed, or the scheduler is not reached in time.
     """
-    try:
-        import distributed
-    except ImportError as error:
-        raise ToolError("--scheduler: Dask is not installed; run pip install 'mlgokit[cluster]'") from error
+    distributed = import_dask()
     silence_dask()
-    turn_off_dashboard()
     if count := options.local_workers:
         cluster = _local_cluster(distributed, count)
         return distributed.Client(cluster, set_as_default=False), cluster
@@ -61,6 +57,22 @@ def open_client(options: ClusterOptions, stopped: threading.Event) -> tuple[Any,
                 ) from error
             stopped.wait(1.0)
     raise CancelledError
+
+
+def import_dask() -> Any:
+    """Import Dask, without its measurements for a dashboard.
+
+    Raises:
+        ToolError: it is not installed.
+    """
+    try:
+        import distributed
+    except ImportError as error:
+        raise ToolError(
+            "--scheduler: expected the Python package Dask, found none; run pip install 'mlgokit[cluster]'"
+        ) from error
+    turn_off_dashboard()
+    return distributed
 
 
 def threads_for(compilers: int) -> int:

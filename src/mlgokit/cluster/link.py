@@ -46,19 +46,6 @@ class WorkersDiedError(Exception):
     """The workers of a compilation died again and again."""
 
 
-@dataclass(slots=True, kw_only=True)
-class _Workers:
-    """The workers that the scheduler listed when it was last asked.
-
-    Attributes:
-        compilers: number of simultaneous compilers by worker address.
-        looked: time of the request.
-    """
-
-    compilers: dict[str, int] = field(default_factory=dict[str, int])
-    looked: float = float("-inf")
-
-
 @dataclass(slots=True, kw_only=True, eq=False)
 class Link:
     """A connection to a cluster that reconnects when it breaks. Threads may share it.
@@ -67,6 +54,8 @@ class Link:
         options: address of the cluster, and how to connect to it.
         report: called with notes on the connection and the workers.
         refused: reasons why workers get no compilations, by address.
+
+    The compilers that each worker runs at once are by its address, as the scheduler said at the time of the last look.
     """
 
     options: ClusterOptions
@@ -74,7 +63,8 @@ class Link:
     refused: dict[str, str] = field(default_factory=dict[str, str])
     _client: Any = None
     _cluster: Any = None
-    _workers: _Workers = field(default_factory=_Workers)
+    _compilers: dict[str, int] = field(default_factory=dict[str, int])
+    _looked: float = float("-inf")
     _suspects: dict[str, float] = field(default_factory=dict[str, float])
     _running: Counter[str] = field(default_factory=Counter[str])
     _last: dict[str, str] = field(default_factory=dict[str, str])
@@ -134,7 +124,7 @@ class Link:
 
     def _count_failure(self, error: BaseException, counts: Counter[str], parcel: Parcel) -> None:
         """Count a failure, and raise after too many of its kind."""
-        counts["deaths"] += is_death(error)
+        counts["deaths"] += type(error).__name__ == "KilledWorker"
         if counts["deaths"] >= MOST_DEATHS:
             raise WorkersDiedError from error
         # A lost scheduler comes back or the wait for it ends; a failure while it is there may repeat for ever.
@@ -150,7 +140,7 @@ class Link:
         with self._lock:
             client, cluster = self._client, self._cluster
             self._client = self._cluster = None
-            self._workers = _Workers()
+            self._compilers, self._looked = {}, float("-inf")
             self._ended.clear()
         if client is not None:
             with contextlib.suppress(Exception):
@@ -167,7 +157,7 @@ class Link:
         key = f"compile-{parcel.module.name}-{uuid.uuid4().hex}"
         with self._lock:
             avoided = {*self.refused, *self._hung_workers()}
-            chosen = [worker] if worker else [address for address in self._workers.compilers if address not in avoided]
+            chosen = [worker] if worker else [address for address in self._compilers if address not in avoided]
             self._running[worker] += 1
         future = client.submit(
             compile_here,
@@ -299,11 +289,11 @@ class Link:
     def _count_compilers(self, stopped: threading.Event) -> dict[str, int]:
         """Count the compilers of each worker, by address; a count is used again for :data:`LOOK_SECONDS`."""
         with self._lock:
-            if time.monotonic() - self._workers.looked < LOOK_SECONDS:
-                return self._workers.compilers
+            if time.monotonic() - self._looked < LOOK_SECONDS:
+                return self._compilers
             try:
                 info = self._connect(stopped).scheduler_info(n_workers=-1)
-                compilers = {
+                self._compilers = {
                     address: int(worker["resources"].get(COMPILERS, worker["nthreads"]))
                     for address, worker in info["workers"].items()
                 }
@@ -312,13 +302,13 @@ class Link:
             except Exception as error:
                 self._drop_if_lost(error)
                 return {}
-            self._workers = _Workers(compilers=compilers, looked=time.monotonic())
-            return compilers
+            self._looked = time.monotonic()
+            return self._compilers
 
     def _drop_if_lost(self, error: BaseException) -> bool:
         """Drop the connection if it is lost, and return whether it was; the next request connects again."""
         with self._lock:
-            self._workers = _Workers()
+            self._compilers, self._looked = {}, float("-inf")
             client = self._client
             if client is None:
                 return True
@@ -355,8 +345,3 @@ def _find_heartbeat(client: Any, key: str) -> tuple[str, float]:
         return "", 0.0
     info = client.scheduler_info(n_workers=-1)["workers"].get(worker, {})
     return worker, float(info.get("last_seen", 0.0))
-
-
-def is_death(error: BaseException) -> bool:
-    """Whether the error says that all workers that had a task died."""
-    return type(error).__name__ == "KilledWorker"

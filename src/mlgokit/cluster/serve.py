@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from mlgokit.cluster.address import ClusterOptions
-from mlgokit.cluster.connection import COMPILERS, security_of, threads_for, turn_off_dashboard, use_private_folder
+from mlgokit.cluster.connection import COMPILERS, import_dask, security_of, threads_for, use_private_folder
 from mlgokit.errors import ToolError
 from mlgokit.progress import Report, say_nothing
 
@@ -40,13 +40,7 @@ def serve(
         UsageError: the scheduler's address is malformed, or the connection would not be safe.
     """
     options.check()
-    try:
-        import distributed
-    except ImportError as error:
-        raise ToolError(
-            "mlgokit worker: expected the Python package Dask, found none; pip install 'mlgokit[cluster]'"
-        ) from error
-    turn_off_dashboard()
+    distributed = import_dask()
     use_private_folder()
     lost = time.monotonic()
     while True:
