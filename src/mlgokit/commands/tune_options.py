@@ -40,9 +40,6 @@ from mlgokit.tune.judge import JudgeConfig
 from mlgokit.tune.spaces.inlining.space import SearchConfig
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
-STARTS_FROM = "builtin:size"
-"""The policy that inlining starts from."""
-NO_POLICY = "none"
 _MOST_KEPT = 99.9999
 """Percent; LLVM's summary of a profile goes no further."""
 _NOT_BY_CARGO = {"linked", "command", "spill-cost", "instructions"}
@@ -53,10 +50,6 @@ PASS_SHARE = 0.4
 CARGO_PASS_SHARE = 0.15
 """Of the budget, whatever inlining gains, where a module is a whole program: after its first steps inlining gains less
 there than a first look at passes (docs/results/tuning_rust.md, by kind of decision)."""
-GROWTH = 0.01
-"""Of the image of a program that is tuned for executed instructions."""
-SLOWDOWN = 0.0
-"""Of any function by passes that do not run, as far as LLVM estimates it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +96,7 @@ class Tune:
     Callgrind counts it, plain and tuned; a build without a profile gets one of it. May be repeated."""
     held_out: Texts = ()
     """With `instructions`: command with another workload than --run, which is counted too; may be repeated."""
-    growth: float = GROWTH
+    growth: float = 0.01
     """With `instructions`: share by which the image of each program may grow."""
     run_seconds: float = 60.0
     """With `instructions`: deadline of one run in seconds; callgrind gets 150 times that."""
@@ -135,7 +128,7 @@ class Tune:
     """Share of the budget for skipping optimizer and codegen passes in functions that are smaller without them.
     Inlining uses this time as long as it gains more, and the share of register allocation is taken first. 0 runs all
     passes."""
-    slowdown: float = SLOWDOWN
+    slowdown: float = 0.0
     """Relative increase of a function's executed instructions, by LLVM's estimate, that skipping passes may cause, such
     as 0.01 for 1 %."""
     policy: Path | None = None
@@ -375,9 +368,9 @@ def _policies_of(config: Tune) -> dict[str, Path]:
 def _policy_to_start_from(config: Tune) -> Path | None:
     """The policy file that is named, else that of the package where inlining is searched."""
     if config.policy is not None:
-        return None if str(config.policy) == NO_POLICY else policy_file(config.policy)
+        return None if str(config.policy) == "none" else policy_file(config.policy)
     inlines = config.objective != "spill-cost" and config.cargo is None
-    return policy_file(STARTS_FROM) if inlines else None
+    return policy_file("builtin:size") if inlines else None
 
 
 def _check_build(config: Tune) -> None:
