@@ -108,12 +108,16 @@ def test_a_machine_without_compilers_is_told_what_to_install(tmp_path: Path):
     assert found.advice[0].startswith("sudo apt-get install -y --no-install-recommends clang-19 llvm-19-dev lld-19")
 
 
-def test_a_compiler_that_fails_is_an_answer_and_not_an_error(tmp_path: Path):
-    clang = tmp_path / "clang"
-    clang.write_text("#!/bin/sh\necho 'clang: error: no such luck' >&2\nexit 1\n")
+def script(folder: Path, text: str, *, major: int = 19) -> Toolchain:
+    """A toolchain whose compilers are a script."""
+    clang = folder / "clang"
+    clang.write_text(f"#!/bin/sh\n{text}\n")
     clang.chmod(0o755)
+    return Toolchain(major=major, version=f"{major}.0.6", clang=clang, clangxx=clang)
 
-    found = diagnose_toolchain(Toolchain(major=14, version="14.0.6", clang=clang, clangxx=clang), plugin=True)
+
+def test_a_compiler_that_fails_is_an_answer_and_not_an_error(tmp_path: Path):
+    found = diagnose_toolchain(script(tmp_path, "echo 'clang: error: no such luck' >&2\nexit 1", major=14), plugin=True)
 
     details = {check.name: (check.works, check.detail) for check in found.checks}
     assert details["compile"] == (False, "clang: error: no such luck")
@@ -124,11 +128,7 @@ def test_a_compiler_that_fails_is_an_answer_and_not_an_error(tmp_path: Path):
 
 
 def test_a_compiler_that_ignores_the_channel_is_found_out(tmp_path: Path):
-    clang = tmp_path / "clang"
-    clang.write_text("#!/bin/sh\ntouch tiny.o\n")
-    clang.chmod(0o755)
-
-    found = diagnose_toolchain(Toolchain(major=19, version="19.1.0", clang=clang, clangxx=clang), plugin=False)
+    found = diagnose_toolchain(script(tmp_path, "touch tiny.o"), plugin=False)
 
     details = {check.name: (check.works, check.detail) for check in found.checks}
     assert details["compile"] == (True, "IR to object (0 bytes)")
@@ -139,12 +139,10 @@ def test_a_compiler_that_ignores_the_channel_is_found_out(tmp_path: Path):
 
 def test_a_compiler_that_does_not_end_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(doctor_trials, "TRIAL_SECONDS", 0.1)
-    clang = tmp_path / "clang"
     # The trial of the sandbox, which asks for the version, has a deadline of its own.
-    clang.write_text('#!/bin/sh\ntest "$1" = --version && exit\nwhile :; do :; done\n')
-    clang.chmod(0o755)
+    endless = script(tmp_path, 'test "$1" = --version && exit\nwhile :; do :; done')
 
-    found = diagnose_toolchain(Toolchain(major=19, version="19.1.0", clang=clang, clangxx=clang), plugin=False)
+    found = diagnose_toolchain(endless, plugin=False)
 
     assert found.checks[0].detail == "the compiler did not end within 0.1 s"
 
