@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from mlgokit.builds import compilers
-from mlgokit.builds.compilers import CompilerOptions
+from mlgokit.builds.compilers import ClusterChoice, CompilerOptions
 from mlgokit.commands import evaluate, quickstart, trace, train
 from mlgokit.commands.corpus import fetch, info, split
 from mlgokit.compiler.compilation import Compilation, CompileStatus
@@ -290,6 +290,13 @@ def test_what_does_not_change_the_result_may_change(tmp_path: Path, corpus: Path
     for change in changes:
         with pytest.raises(CorpusError, match="found none"):
             train.run(train.Train(corpus=corpus, output=tmp_path / "train", **change))
+
+
+def test_the_development_mode_is_not_for_clusters_and_stores(tmp_path: Path, corpus: Path):
+    changes: list[dict[str, Any]] = [{"cluster": ClusterChoice(scheduler="local:2")}, {"shared_store": str(tmp_path)}]
+    for given in changes:
+        with pytest.raises(UsageError, match=r"^--development: cannot be combined with --scheduler and --shared-store"):
+            trace.run(trace.Trace(corpus=corpus, output=tmp_path / "trace", development=True, **given))
 
 
 def test_a_full_disk_ends_a_trace(tmp_path: Path, corpus: Path, compiled: list[str], monkeypatch: pytest.MonkeyPatch):

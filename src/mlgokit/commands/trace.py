@@ -72,6 +72,7 @@ def run(config: Trace, *, report: Report = say_nothing) -> dict[str, Any]:
 
     Raises:
         BusyError: another process works in the output folder, or changes the corpus.
+        UsageError: the policy is none of the problem, or the development mode is asked for on a cluster.
     """
     problem = PROBLEMS[config.problem]
     selection = tracing.select(
@@ -82,6 +83,11 @@ def run(config: Trace, *, report: Report = say_nothing) -> dict[str, Any]:
         seed=config.seed,
     )
     if config.development:
+        if config.cluster.scheduler is not None or config.shared_store:
+            raise UsageError(
+                "--development: cannot be combined with --scheduler and --shared-store, as this clang compiles here, "
+                "and its logs are not kept in a store; remove one"
+            )
         return _trace_development(config, problem, selection, report)
     policy, identity = _policy(config.policy, problem)
     edits = config.changes.edits()
