@@ -44,18 +44,18 @@ Flags = Mapping[str, tuple[str, ...]]
 class Tool:
     """One of their tools, which makes a plan of the values of each flag.
 
-    ``flags`` are those that are understood besides those of every tool, which it has if it is ``common``.
+    Besides the flags that are ``required`` and the others, it has those of every tool if it is ``common``.
     """
 
-    flags: tuple[str, ...]
     plan: Callable[[Flags], Plan]
     required: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
     common: bool = True
 
     @property
     def known(self) -> tuple[str, ...]:
         """All flags that are understood."""
-        return (*self.flags, *(_COMMON if self.common else ("verbosity",)))
+        return (*self.required, *self.flags, *(_COMMON if self.common else ("verbosity",)))
 
 
 def plan_call(words: Sequence[str]) -> Plan:
@@ -386,72 +386,54 @@ def _toml(text: str) -> str:
     return text if text.isdecimal() else json.dumps(text, ensure_ascii=False)
 
 
-_VOCAB = Tool(
-    flags=("input", "output_dir", "sampling_fraction", "parallelism", "num_buckets"),
-    plan=_vocab,
-    required=("input", "output_dir"),
-)
+_VOCAB = Tool(plan=_vocab, required=("input", "output_dir"), flags=("sampling_fraction", "parallelism", "num_buckets"))
 TOOLS: Mapping[str, Tool] = {
     "extract_ir": Tool(
-        flags=(
-            "input", "input_type", "output_dir", "num_workers", "llvm_objcopy_path", "obj_base_dir", "cmd_filter",
-            "thinlto_build", "cmd_section_name", "bitcode_section_name",
-        ),
         plan=_extract_ir,
         required=("output_dir",),
+        flags=(
+            "input", "input_type", "num_workers", "llvm_objcopy_path", "obj_base_dir", "cmd_filter", "thinlto_build",
+            "cmd_section_name", "bitcode_section_name",
+        ),
         common=False,
     ),
     "make_corpus": Tool(
-        flags=("input_dir", "output_dir", "default_args"),
-        plan=_make_corpus,
-        required=("input_dir", "output_dir"),
-        common=False,
+        plan=_make_corpus, required=("input_dir", "output_dir"), flags=("default_args",), common=False
     ),
-    "combine_training_corpus": Tool(flags=("root_dir",), plan=_combine, required=("root_dir",), common=False),
+    "combine_training_corpus": Tool(plan=_combine, required=("root_dir",), common=False),
     "generate_default_trace": Tool(
-        flags=(
-            "data_path", "policy_path", "output_path", "output_performance_path", "num_workers", "sampling_rate",
-            "module_filter", "key_filter", "keys_file", "compile_task",
-        ),
         plan=_default_trace,
         required=("data_path",),
+        flags=(
+            "policy_path", "output_path", "output_performance_path", "num_workers", "sampling_rate", "module_filter",
+            "key_filter", "keys_file", "compile_task",
+        ),
     ),
     "generate_vocab": _VOCAB,
     "sparse_bucket_generator": _VOCAB,
-    "train_bc": Tool(flags=("root_dir", "data_path"), plan=_train_bc, required=("root_dir", "data_path")),
+    "train_bc": Tool(plan=_train_bc, required=("root_dir", "data_path")),
     "train_locally": Tool(
-        flags=("root_dir", "data_path", "num_workers", "num_modules"),
-        plan=_train_locally,
-        required=("root_dir", "data_path"),
+        plan=_train_locally, required=("root_dir", "data_path"), flags=("num_workers", "num_modules")
     ),
     "es_trainer": Tool(
-        flags=(
-            "output_path", "train_corpora", "pretrained_policy_path", "num_workers", "request_deadline",
-            "grad_reg_alpha", "grad_reg_type",
-        ),
         plan=_es_trainer,
         required=("output_path", "train_corpora"),
+        flags=("pretrained_policy_path", "num_workers", "request_deadline", "grad_reg_alpha", "grad_reg_type"),
     ),
     "feature_importance": Tool(
-        flags=("data_path", "model_path", "output_file", "num_examples"),
-        plan=_importance,
-        required=("data_path", "model_path", "output_file"),
+        plan=_importance, required=("data_path", "model_path", "output_file"), flags=("num_examples",)
     ),
     "combine_tfa_policies": Tool(
-        flags=("policies_names", "policies_paths", "combined_policy_path"),
-        plan=_combine_policies,
-        required=("policies_names", "policies_paths", "combined_policy_path"),
+        plan=_combine_policies, required=("policies_names", "policies_paths", "combined_policy_path")
     ),
     "extract_functions": Tool(
-        flags=("optimized_corpus", "function_list", "output_path", "thread_count", *_LLVM_TOOLS[:3]),
         plan=_extract_functions,
         required=("optimized_corpus", "function_list", "output_path"),
+        flags=("thread_count", *_LLVM_TOOLS[:3]),
     ),
     "group_functions": Tool(
-        flags=("function_folder", "output_folder", "chunk_count", _LLVM_TOOLS[3]),
-        plan=_group_functions,
-        required=("function_folder", "output_folder"),
+        plan=_group_functions, required=("function_folder", "output_folder"), flags=("chunk_count", _LLVM_TOOLS[3])
     ),
-    "gin_config": Tool(flags=(), plan=_gin_config),
+    "gin_config": Tool(plan=_gin_config),
 }  # fmt: skip
 """The tools that are understood, by the names of their scripts; ``gin_config`` is ours, and prints what files say."""
