@@ -31,7 +31,8 @@ class Command:
 
     Attributes:
         module: file below ``commands/``, with dots; that of the command's name if not given.
-        kind: the name in it of the configuration, a dataclass whose docstrings are the help; by default the last word.
+        kind: the name in it of the configuration, a dataclass whose docstrings are the help; by default the command's
+            without ``corpus``.
         group: where ``mlgokit --help`` has it.
         summary: what it does, in a line of that.
         folder: the option that names the folder which grows with a run; without it, there is none to speak of.
@@ -159,39 +160,17 @@ _DECLARED = {
         module="export", kind="Export", group=_OTHER_TOOLS, summary="policies as a plugin for clang", plugin="output"
     ),
     "export policy": Command(
-        module="export_policy",
-        kind="ExportPolicy",
-        group=_OTHER_TOOLS,
-        summary="policies for different processors in one file",
-        files=("output",),
+        group=_OTHER_TOOLS, summary="policies for different processors in one file", files=("output",)
     ),
     "export replay": Command(
-        module="export_replay",
-        kind="ExportReplay",
-        group=_OTHER_TOOLS,
-        summary="inlining decisions for a compiler that loads no plugin",
-        folders=("output",),
+        group=_OTHER_TOOLS, summary="inlining decisions for a compiler that loads no plugin", folders=("output",)
     ),
     "export tflite": Command(
-        module="export_tflite",
-        kind="ExportTflite",
-        group=_OTHER_TOOLS,
-        summary="a policy for an LLVM in development mode",
-        folders=("output",),
+        group=_OTHER_TOOLS, summary="a policy for an LLVM in development mode", folders=("output",)
     ),
-    "export tosa": Command(
-        module="export_tosa",
-        kind="ExportTosa",
-        group=_OTHER_TOOLS,
-        summary="a policy as TOSA, for LLVM 24",
-        folders=("output",),
-    ),
+    "export tosa": Command(group=_OTHER_TOOLS, summary="a policy as TOSA, for LLVM 24", folders=("output",)),
     "export llvm": Command(
-        module="export_llvm",
-        kind="ExportLlvm",
-        group=_OTHER_TOOLS,
-        summary="policies to be built into an LLVM in release mode",
-        folders=("output",),
+        group=_OTHER_TOOLS, summary="policies to be built into an LLVM in release mode", folders=("output",)
     ),
     "import-policy": Command(group=_OTHER_TOOLS, summary="a policy from a TFLite model", files=("output",)),
     "compat": Command(group=_OTHER_TOOLS, summary="calls of ml-compiler-opt's tools and mlgo-utils"),
@@ -205,8 +184,8 @@ _DECLARED = {
 COMMANDS = {
     name: replace(
         one,
-        module=one.module or name.replace(" ", ".").replace("-", "_"),
-        kind=one.kind or name.rpartition(" ")[2].title().replace("-", ""),
+        module=one.module or name.replace("corpus ", "corpus.").replace(" ", "_").replace("-", "_"),
+        kind=one.kind or name.removeprefix("corpus ").title().replace(" ", "").replace("-", ""),
     )
     for name, one in _DECLARED.items()
 }
