@@ -60,26 +60,6 @@ def nested(config: type) -> Iterator[type]:
             yield from nested(kind)
 
 
-@pytest.mark.parametrize("command", cli.COMMANDS)
-def test_help_is_what_stands_beside_the_fields(
-    command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setenv("COLUMNS", "80")
-
-    assert ended(*command.split(), "--help-all") == 0
-
-    out, err = capsys.readouterr()
-    assert not err
-    configuration = cli.COMMANDS[command].configuration
-    for text in (configuration.__doc__ or "", "Print the result as JSON on standard output."):
-        assert squeezed(text) in squeezed(out)
-    for config in nested(configuration):
-        expected = list(comments(config))
-        assert len(expected) == len(fields(config))
-        for text in expected:
-            assert squeezed(text) in squeezed(out)
-
-
 PRIVATE_WORDS = re.compile(r"comes? out|goes by|turned|come of|(in|at) one go|begun anew|pays? any more")
 NO_NOUN = re.compile(r"(With [^:]*: )?(Of|Where|What|Whose|Who|How|That|This|So|Another|An?|The|Only) (?!clang\b)")
 

@@ -1,10 +1,12 @@
-"""What is read from the source of a configuration is what tyro makes of the class."""
+"""What is read from the source of a configuration is what tyro makes of the class, and what stands in it."""
 
 import contextlib
 import io
 import re
+from dataclasses import fields
 
 import pytest
+from tests.test_cli import comments, nested, squeezed
 
 from mlgokit.cli import main
 from mlgokit.commands.help import options_of
@@ -19,11 +21,6 @@ def whole_help(name: str) -> str:
     return out.read()
 
 
-def squeezed(text: str) -> str:
-    """The text without what breaking it into lines and boxes changes."""
-    return re.sub(r"[\s│]+", "", text)
-
-
 @pytest.mark.parametrize("name", COMMANDS)
 def test_options_are_those_that_tyro_makes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "110")  # One column.
@@ -36,6 +33,12 @@ def test_options_are_those_that_tyro_makes(name: str, monkeypatch: pytest.Monkey
     options = options_of(COMMANDS[name])
 
     assert {one.names[-1] for one in options if not one.is_positional} == typed.keys() - {"--help", "--json"}
+    configuration = COMMANDS[name].configuration
+    for said in (configuration.__doc__ or "", "Print the result as JSON on standard output."):
+        assert squeezed(said) in text
+    for config in nested(configuration):
+        assert len([*comments(config)]) == len(fields(config))
+        assert [said for said in comments(config) if squeezed(said) not in text] == []
     for one in options:
         assert one.help
         assert squeezed(one.help) in text
