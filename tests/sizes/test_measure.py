@@ -17,10 +17,10 @@ from mlgokit.compiler.objects.archive import MAGIC
 from mlgokit.compiler.objects.object_file import FileSection
 from mlgokit.errors import InputError
 from mlgokit.pages.terminal import print_page
-from mlgokit.sizes.binary import Binary, Layer, Outside, make_layer, outside_of
+from mlgokit.sizes.binary import Binary, Layer, make_layer, outside_of
 from mlgokit.sizes.measure import cut_sections, find_owners, measure_file, sum_sizes
 from mlgokit.sizes.page import size_page
-from mlgokit.sizes.record import Sizes, size_limit_json
+from mlgokit.sizes.record import OutsideSize, Sizes, size_limit_json
 
 SIZES = (40, 0, 25)
 OBJECT = 1
@@ -257,6 +257,6 @@ def test_every_cut_of_an_object_is_refused_or_adds_up(tmp_path: Path) -> None:
 
 def test_outside_is_what_is_left() -> None:
     binary = Binary(
-        kind="", is_linked=False, sections=sections(), symbols=Layer(), outside=(Outside(name="x", file_bytes=7),)
+        kind="", is_linked=False, sections=sections(), symbols=Layer(), outside=(OutsideSize(name="x", file=7),)
     )
     assert binary.file_bytes == 40 + 10 + 7

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from mlgokit.compiler.objects.object_file import LARGEST_SECTION, FileSection, Ints
+from mlgokit.sizes.record import OutsideSize
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,14 +30,6 @@ class Layer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outside:
-    """Bytes of a file that are in no section: headers, tables, and what is between sections."""
-
-    name: str
-    file_bytes: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Binary:
     """A file as sections and symbols.
 
@@ -52,17 +45,22 @@ class Binary:
     is_linked: bool
     sections: tuple[FileSection, ...]
     symbols: Layer
-    outside: tuple[Outside, ...]
+    outside: tuple[OutsideSize, ...]
 
     @property
     def file_bytes(self) -> int:
         """Size of the file."""
-        return sum(one.file_bytes for one in (*self.sections, *self.outside))
+        return sum(one.file_bytes for one in self.sections) + sum(one.file for one in self.outside)
 
     @property
     def addresses(self) -> Ints:
         """Address [N] of each section; see :func:`signed`."""
         return signed(one.address for one in self.sections)
+
+    def sections_at(self, address: Ints, chosen: Ints) -> Ints:
+        """Of sections with these indices, the last one [A] that begins at or before each address [A]."""
+        order = chosen[np.argsort(self.addresses[chosen], kind="stable")]
+        return order[np.maximum(0, np.searchsorted(self.addresses[order], address, side="right") - 1)]
 
 
 def signed(addresses: Iterable[int]) -> Ints:

@@ -122,13 +122,7 @@ def compare_sizes(before: Sizes, after: Sizes) -> SizeDifference:
 
 
 def _side(sizes: Sizes) -> Side:
-    return Side(
-        path=sizes.path,
-        kind=sizes.kind,
-        file_bytes=sizes.file_bytes,
-        memory_bytes=sizes.memory_bytes,
-        loaded_bytes=sizes.loaded_bytes,
-    )
+    return Side(**{field.name: getattr(sizes, field.name) for field in dataclasses.fields(Side)})
 
 
 def _sum(rows: Iterable[tuple[str, str, int, int]]) -> Bytes:

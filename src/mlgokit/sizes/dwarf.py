@@ -15,7 +15,7 @@ from mlgokit.errors import MlgokitError
 from mlgokit.sizes.binary import Binary, Layer, make_layer, signed
 
 _INFO = (".debug_info", "__debug_info", ".zdebug_info")
-_RANGE = re.compile(r"\s*\[(0x[0-9a-f]+), (0x[0-9a-f]+)\)\)*")
+RANGE = re.compile(r"\s*\[(0x[0-9a-f]+), (0x[0-9a-f]+)\)\)*")
 _ATTRIBUTE = re.compile(r'\s+(DW_AT_\w+)\s+\((?:"(.*)"|(.*))\)')
 _SPLIT = ("DW_AT_dwo_name", "DW_AT_GNU_dwo_name")
 """With ``-gsplit-dwarf`` the name of the source is in another file, of which the unit has the name."""
@@ -66,7 +66,7 @@ def _units(lines: Iterable[tuple[str, str | None]]) -> list[Unit]:
 
 
 def _read_attribute(unit: Unit, line: str) -> None:
-    if found := _RANGE.match(line):
+    if found := RANGE.match(line):
         unit.ranges.append((int(found[1], 16), int(found[2], 16)))
     elif found := _ATTRIBUTE.match(line):
         name, words, value = found.groups()
@@ -84,12 +84,11 @@ def _by_address(binary: Binary, units: list[Unit]) -> Layer:
     address = binary.addresses
     limit = address + np.array([one.memory_bytes for one in binary.sections], np.int64)
     loaded = np.flatnonzero((limit > address) & np.array([one.is_code for one in binary.sections]))
-    loaded = loaded[np.argsort(address[loaded], kind="stable")]
     ranges = [(unit.name, begin, end) for unit in units for begin, end in unit.ranges if end > begin]
     if not ranges or not len(loaded):
         return Layer()
     begin, end = signed(begin for _, begin, _ in ranges), signed(end for _, _, end in ranges)
-    section = loaded[np.maximum(0, np.searchsorted(address[loaded], begin, side="right") - 1)]
+    section = binary.sections_at(begin, loaded)
     # The linker sets the addresses of code that it removed to 0 or to the end of all addresses.
     kept = np.flatnonzero((begin >= address[section]) & (begin < limit[section]))
     section, begin, end = section[kept], begin[kept], end[kept]

@@ -5,15 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from mlgokit.compiler.llvm_tools import run_llvm_tool
-from mlgokit.compiler.objects.object_file import LARGEST_SECTION
 from mlgokit.sizes.binary import Binary, signed
-from mlgokit.sizes.measure import owner_at
+from mlgokit.sizes.dwarf import RANGE
+from mlgokit.sizes.measure import symbols_at
 
 _ENTRY = re.compile(r"0x[0-9a-f]+:( *)DW_TAG_(\w+)")
-_RANGE = re.compile(r"\s*\[(0x[0-9a-f]+), (0x[0-9a-f]+)\)\)*")
 _ADDRESS = re.compile(r"\s+DW_AT_(low_pc|high_pc)\s+\((0x[0-9a-f]+)\)")
 _NAME = re.compile(r'\s+DW_AT_(linkage_name|name|abstract_origin|specification)\s+\((?:0x[0-9a-f]+ )?"(.*)"\)')
 
@@ -57,10 +54,10 @@ def find_inlined(path: Path, binary: Binary, names: Sequence[str]) -> tuple[Inli
     text = run_llvm_tool("llvm-dwarfdump", *options, file=path)
     sums: dict[str, list[int]] = {}
     found = _copies(text.splitlines())
-    hosts = _hosts_by_address(binary, [copy.begin for copy, _ in found]) if binary.is_linked else None
+    hosts = symbols_at(binary, signed(copy.begin for copy, _ in found))[0] if binary.is_linked else None
     for place, (copy, around) in enumerate(found):
         if copy.bytes:
-            host = hosts[place] if hosts is not None else around
+            host = hosts[place] or "no symbol" if hosts is not None else around
             one = sums.setdefault(host, [0, 0])
             one[0] += 1
             one[1] += copy.bytes
@@ -91,7 +88,7 @@ def _copies(lines: Sequence[str]) -> list[tuple[_Entry, str]]:
 
 
 def _read_line(entry: _Entry, line: str) -> None:
-    if span := _RANGE.match(line):
+    if span := RANGE.match(line):
         begin, end = int(span[1], 16), int(span[2], 16)
         entry.begin = begin if entry.begin < 0 else entry.begin
         entry.bytes += end - begin
@@ -102,15 +99,3 @@ def _read_line(entry: _Entry, line: str) -> None:
             entry.begin, entry.bytes = entry.low, int(address[2], 16) - entry.low
     elif (named := _NAME.match(line)) and (not entry.name or named[1] == "linkage_name"):
         entry.name = named[2]
-
-
-def _hosts_by_address(binary: Binary, addresses: Sequence[int]) -> list[str]:
-    begins = binary.addresses
-    loaded = np.flatnonzero(np.array([bool(one.memory_bytes) for one in binary.sections]))
-    loaded = loaded[np.argsort(begins[loaded], kind="stable")]
-    address = signed(addresses)
-    if not len(address) or not len(loaded):
-        return []
-    section = loaded[np.maximum(0, np.searchsorted(begins[loaded], address, side="right") - 1)]
-    owners: list[int] = owner_at(binary.symbols, section * LARGEST_SECTION + address - begins[section]).tolist()
-    return [binary.symbols.owners[owner][0] if owner >= 0 else "no symbol" for owner in owners]

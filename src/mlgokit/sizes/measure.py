@@ -11,7 +11,7 @@ from mlgokit.sizes.binary import Binary, Layer
 from mlgokit.sizes.dwarf import read_sources
 from mlgokit.sizes.names import crate_of, read_names, template_of
 from mlgokit.sizes.read import read_binary
-from mlgokit.sizes.record import GroupSize, OutsideSize, SectionSize, Sizes, SymbolSize, sum_by
+from mlgokit.sizes.record import GroupSize, SectionSize, Sizes, SymbolSize, sum_by
 
 NOBODY = -1
 
@@ -69,6 +69,18 @@ def owner_at(layer: Layer, keys: Ints) -> Ints:
     place = np.searchsorted(begin, keys, side="right") - 1
     inside = (place >= 0) & (keys < end[place])
     return np.where(inside, owner[place], NOBODY)
+
+
+def symbols_at(binary: Binary, address: Ints) -> tuple[list[str], Ints]:
+    """The symbols [A] that own the bytes at addresses of a linked file, empty for none, and the sections [A]."""
+    loaded = np.flatnonzero([one.memory_bytes > 0 for one in binary.sections])
+    if not len(loaded):
+        return [""] * len(address), np.zeros(len(address), np.int64)
+    section = binary.sections_at(address, loaded)
+    owners: list[int] = owner_at(
+        binary.symbols, section * LARGEST_SECTION + address - binary.addresses[section]
+    ).tolist()
+    return [_name(binary.symbols, owner) for owner in owners], section
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +157,7 @@ def sum_sizes(measured: Measured, *, largest: int | None = None) -> Sizes:
         file_bytes=binary.file_bytes,
         memory_bytes=int(pieces.memory.sum()),
         sections=_sections(binary, pieces),
-        outside=tuple(OutsideSize(name=one.name, file=one.file_bytes) for one in binary.outside if one.file_bytes),
+        outside=tuple(one for one in binary.outside if one.file),
         symbols=symbols,
         sources=_groups(measured.sources, pieces, 1),
         libraries=_groups(measured.libraries, pieces, 2),

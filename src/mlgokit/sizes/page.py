@@ -1,5 +1,6 @@
 """Sizes and differences as pages: tables, and a treemap of section, file and symbol."""
 
+import dataclasses
 import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -42,26 +43,17 @@ NO_SYMBOL = "no symbol"
 NO_SOURCE = "no source"
 NOT_LOADED = "in the file alone"
 _FAMILIES = (
-    ".text",
-    ".rodata",
-    ".data.rel.ro",
-    ".data",
-    ".bss",
-    ".tdata",
-    ".tbss",
-    ".gcc_except_table",
-    ".init_array",
-    ".fini_array",
-    ".rela",
-    ".rel",
-    ".ARM.exidx",
-    ".ARM.extab",
-    ".rdata",
-    ".pdata",
-    ".xdata",
-)
+    ".text", ".rodata", ".data.rel.ro", ".data", ".bss", ".tdata", ".tbss", ".gcc_except_table", ".init_array",
+    ".fini_array", ".rela", ".rel", ".ARM.exidx", ".ARM.extab", ".rdata", ".pdata", ".xdata",
+)  # fmt: skip
 """Names that compilers put a function's name behind."""
-_TITLES = {"source": "Sources", "library": "Libraries and objects", "template": "Templates", "crate": "Crates"}
+_GROUPS: dict[Grouping, tuple[str, str]] = {
+    "source": ("sources", "Sources"),
+    "library": ("libraries", "Libraries and objects"),
+    "template": ("templates", "Templates"),
+    "crate": ("crates", "Crates"),
+}
+"""Their place in a record, and their title."""
 
 
 def section_family(name: str) -> str:
@@ -100,10 +92,7 @@ def size_page(
     tables: dict[Grouping, Table] = {
         "section": _section_table(sizes, family),
         "symbol": _symbol_table(sizes, width, count),
-        "source": _group_table("source", sizes.sources, sizes, width, count),
-        "library": _group_table("library", sizes.libraries, sizes, width, count),
-        "template": _group_table("template", sizes.templates, sizes, width, count),
-        "crate": _group_table("crate", sizes.crates, sizes, width, count),
+        **{one: _group_table(one, getattr(sizes, of), sizes, width, count) for one, (of, _) in _GROUPS.items()},
     }
     parts = _arrange(tables, shown, top)
     return Page(
@@ -121,20 +110,7 @@ def size_page(
 def _arrange(tables: dict[Grouping, Table], shown: Sequence[Grouping], top: int | None) -> tuple[Part, ...]:
     """The tables that have rows, those that the terminal shows in its order first."""
     order: list[Grouping] = [*shown, *(grouping for grouping in GROUPINGS if grouping not in shown)]
-    return drop_empty(_with_rows(tables[grouping], top if grouping in shown else 0) for grouping in order)
-
-
-def _with_rows(table: Table, rows: int | None) -> Table:
-    return Table(
-        title=table.title,
-        columns=table.columns,
-        rows=table.rows,
-        total=table.total,
-        note=table.note,
-        symbols=table.symbols,
-        terminal_rows=rows,
-        left_out=table.left_out,
-    )
+    return drop_empty(dataclasses.replace(tables[one], terminal_rows=top if one in shown else 0) for one in order)
 
 
 def _family_of(sizes: Sizes) -> Callable[[str], str]:
@@ -237,7 +213,7 @@ def _group_table(grouping: Grouping, groups: Sequence[GroupSize], sizes: Sizes, 
         "crate": "By the crate whose code it is; only symbols count.",
     }
     return Table(
-        title=_TITLES[grouping],
+        title=_GROUPS[grouping][1],
         columns=(*text_columns(grouping), *count_columns("symbols", "file", "memory")),
         rows=tuple(rows),
         total=("all", count, sizes.file_bytes, sizes.memory_bytes) if whole and rows else (),
@@ -324,10 +300,7 @@ def difference_page(
     tables: dict[Grouping, Table] = {
         "section": _changed_sections(found),
         "symbol": symbol_changes(found, width=width),
-        "source": _changed_table("Sources", "source", found.sources, width),
-        "library": _changed_table("Libraries and objects", "library", found.libraries, width),
-        "template": _changed_table("Templates", "template", found.templates, width),
-        "crate": _changed_table("Crates", "crate", found.crates, width),
+        **{one: _changed_table(title, one, getattr(found, of), width) for one, (of, title) in _GROUPS.items()},
     }
     states = ("new", "gone", "grown", "shrunk")
     counts = [f"{sum(one.state == state for one in found.symbols):,} {state}" for state in states]

@@ -11,7 +11,8 @@ from mlgokit.compiler.objects.formats import has_reader, read_object
 from mlgokit.compiler.objects.object_file import LARGEST_FILE, FileSection
 from mlgokit.errors import InputError
 from mlgokit.files import read_bounded
-from mlgokit.sizes.binary import Binary, Layer, Outside, make_layer, outside_of
+from mlgokit.sizes.binary import Binary, Layer, make_layer, outside_of
+from mlgokit.sizes.record import OutsideSize
 
 _REFUSED = {
     b"\xca\xfe\xba\xbe": "a universal Mach-O file; give one of its parts, which `llvm-lipo -thin` takes out",
@@ -58,8 +59,8 @@ def _read_file(data: bytes, where: str) -> Binary:
         sections=sections,
         symbols=make_layer([(name,) for name in layout.names], layout.section, layout.begin, layout.end, sections),
         outside=(
-            *(Outside(name=name, file_bytes=size) for (name, _, _), size in tables),
-            Outside(name=between, file_bytes=rest),
+            *(OutsideSize(name=name, file=size) for (name, _, _), size in tables),
+            OutsideSize(name=between, file=rest),
         ),
     )
 
@@ -90,7 +91,7 @@ def _read_library(path: Path) -> Binary:
     is_thin = any(member.file != path for member in members)
     for _, binary in found:
         for one in binary.outside:
-            others[one.name] += one.file_bytes
+            others[one.name] += one.file
     inside = sum(binary.file_bytes for _, binary in found) + others["members that are no objects"]
     if not is_thin:
         others["index and headers of members"] = path.stat().st_size - inside
@@ -102,7 +103,7 @@ def _read_library(path: Path) -> Binary:
             dataclasses.replace(section, member=name) for name, binary in found for section in binary.sections
         ),
         symbols=_join([(binary.symbols, binary.sections) for _, binary in found]),
-        outside=tuple(Outside(name=name, file_bytes=count) for name, count in others.items()),
+        outside=tuple(OutsideSize(name=name, file=count) for name, count in others.items()),
     )
 
 

@@ -99,7 +99,7 @@ class GroupSize:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutsideSize:
-    """Bytes of the file that are in no section."""
+    """Bytes of a file that are in no section: headers, tables, and what is between sections."""
 
     name: str
     file: int

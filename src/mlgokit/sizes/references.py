@@ -16,7 +16,7 @@ from mlgokit.compiler.objects import elf as e
 from mlgokit.compiler.objects.object_file import LARGEST_SECTION, FileSection, Ints, read_bytes
 from mlgokit.compiler.objects.wasm_object import read_wasm
 from mlgokit.sizes.binary import Binary, signed
-from mlgokit.sizes.measure import NOBODY, owner_at
+from mlgokit.sizes.measure import NOBODY, owner_at, symbols_at
 
 _ADDRESSED_HEAD = re.compile(r"([0-9a-f]+) <(.+)>:\s*")
 _ADDRESS = re.compile(r" *[0-9a-f]+:(?=\s)")
@@ -148,17 +148,9 @@ def _pointers_of_elf(path: Path, binary: Binary) -> Iterator[tuple[str, str]]:
 
 def _names_at(binary: Binary, address: Ints) -> list[str]:
     """The symbols that own the bytes at addresses of a linked file, or the sections."""
-    begins = binary.addresses
-    sizes = np.array([one.memory_bytes for one in binary.sections], np.int64)
-    loaded = np.flatnonzero(sizes)
-    loaded = loaded[np.argsort(begins[loaded], kind="stable")]
-    section = loaded[np.maximum(0, np.searchsorted(begins[loaded], address, side="right") - 1)]
-    owners: list[int] = owner_at(binary.symbols, section * LARGEST_SECTION + address - begins[section]).tolist()
+    symbols, section = symbols_at(binary, address)
     indexes: list[int] = section.tolist()
-    return [
-        binary.symbols.owners[owner][0] if owner >= 0 else f"section {binary.sections[index].name}"
-        for owner, index in zip(owners, indexes, strict=True)
-    ]
+    return [name or f"section {binary.sections[index].name}" for name, index in zip(symbols, indexes, strict=True)]
 
 
 def _relocated_pointers(path: Path, binary: Binary) -> Iterator[tuple[str, str]]:
