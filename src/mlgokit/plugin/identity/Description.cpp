@@ -3,6 +3,7 @@
 #include "majors/FunctionProperties.h"
 #include "majors/PipelineCallbacks.h"
 #include "majors/SourceLanguage.h"
+#include "shared/Settings.h"
 
 #include "llvm/Analysis/LoopInfo.h"
 #include "llvm/Config/llvm-config.h"
@@ -13,7 +14,6 @@
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Passes/PassBuilder.h"
-#include "llvm/Support/CommandLine.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/raw_ostream.h"
@@ -25,25 +25,6 @@ using namespace llvm;
 namespace mlgokit {
 
 namespace {
-
-constexpr StringLiteral OptionName = "mlgokit-describe";
-
-/// Outlives the plugin's own statics; belongs to the plugin that was loaded first, see Settings.cpp.
-cl::opt<std::string> *Option;
-
-const bool Registered = [] {
-  if (!cl::getRegisteredOptions().count(OptionName))
-    Option = new cl::opt<std::string>(StringRef(OptionName), cl::Hidden,
-                                      cl::desc("file to write the module's description to"));
-  return true;
-}();
-
-std::string outputPath() {
-  if (Option && Option->getNumOccurrences())
-    return Option->getValue();
-  const char *Variable = std::getenv("MLGOKIT_DESCRIBE");
-  return Variable ? Variable : "";
-}
 
 bool wantsEnd() {
   const char *Variable = std::getenv("MLGOKIT_DESCRIBE_AT");
@@ -168,8 +149,9 @@ void write(Module &M, raw_ostream &Out) {
 
 struct DescriptionPass : PassInfoMixin<DescriptionPass> {
   PreservedAnalyses run(Module &M, ModuleAnalysisManager &) {
+    const std::string Path = descriptionPath();
     std::error_code Error;
-    raw_fd_ostream Out(outputPath(), Error, sys::fs::OF_None);
+    raw_fd_ostream Out(Path, Error, sys::fs::OF_None);
     if (!Error) {
       write(M, Out);
       Out.close();
@@ -177,7 +159,7 @@ struct DescriptionPass : PassInfoMixin<DescriptionPass> {
       Out.clear_error();
     }
     if (Error)
-      M.getContext().emitError("mlgokit: cannot write the description to " + outputPath() + ": " + Error.message());
+      M.getContext().emitError("mlgokit: cannot write the description to " + Path + ": " + Error.message());
     else
       // What comes after is not wanted, and tearing the module down costs as much as describing it.
       std::_Exit(0);
@@ -190,7 +172,7 @@ struct DescriptionPass : PassInfoMixin<DescriptionPass> {
 } // namespace
 
 void registerDescription(PassBuilder &Builder) {
-  if (outputPath().empty())
+  if (descriptionPath().empty())
     return;
   if (!wantsEnd())
     return Builder.registerPipelineStartEPCallback(

@@ -153,12 +153,8 @@ private:
     add(uint64_t(Plain));
     add(uint64_t(C.getValueID()));
     addType(C.getType());
-    if (auto *Integer = dyn_cast<ConstantInt>(&C))
-      return add(Integer->getValue());
-    if (auto *Real = dyn_cast<ConstantFP>(&C))
-      return add(Real->getValueAPF().bitcastToAPInt());
-    if (auto *Data = dyn_cast<ConstantDataSequential>(&C))
-      return add(Data->getRawDataValues());
+    if (addNumber(*this, C))
+      return;
     if (auto *Expression = dyn_cast<ConstantExpr>(&C)) {
       add(uint64_t(Expression->getOpcode()));
       add(uint64_t(Expression->getRawSubclassOptionalData()));
@@ -214,25 +210,7 @@ Digest FinalCode::type(Type *T) {
   if (auto Found = Types.find(T); Found != Types.end())
     return Found->second;
   Writer Out(*this);
-  Out.add(uint64_t(T->getTypeID()));
-  if (auto *Integer = dyn_cast<IntegerType>(T))
-    Out.add(uint64_t(Integer->getBitWidth()));
-  else if (auto *Pointer = dyn_cast<PointerType>(T))
-    Out.add(uint64_t(Pointer->getAddressSpace()));
-  else if (auto *Array = dyn_cast<ArrayType>(T))
-    Out.add(uint64_t(Array->getNumElements()));
-  else if (auto *Vector = dyn_cast<VectorType>(T))
-    Out.add(uint64_t(Vector->getElementCount().getKnownMinValue()));
-  else if (auto *Struct = dyn_cast<StructType>(T))
-    Out.add(uint64_t(Struct->isPacked() + 2 * Struct->isOpaque()));
-  else if (auto *Signature = dyn_cast<FunctionType>(T))
-    Out.add(uint64_t(Signature->isVarArg()));
-  else if (auto *Target = dyn_cast<TargetExtType>(T)) {
-    Out.add(Target->getName());
-    for (unsigned Parameter : Target->int_params())
-      Out.add(uint64_t(Parameter));
-  }
-  Out.add(uint64_t(T->getNumContainedTypes()));
+  addTypeState(Out, T);
   for (Type *Part : T->subtypes())
     Out.add(type(Part));
   return Types[T] = Out.digest();

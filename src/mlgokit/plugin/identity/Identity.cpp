@@ -40,25 +40,7 @@ public:
     if (auto Found = Types.find(T); Found != Types.end())
       return Found->second;
     ByteWriter S;
-    S.add(uint64_t(T->getTypeID()));
-    if (auto *Integer = dyn_cast<IntegerType>(T))
-      S.add(uint64_t(Integer->getBitWidth()));
-    else if (auto *Pointer = dyn_cast<PointerType>(T))
-      S.add(uint64_t(Pointer->getAddressSpace()));
-    else if (auto *Array = dyn_cast<ArrayType>(T))
-      S.add(Array->getNumElements());
-    else if (auto *Vector = dyn_cast<VectorType>(T))
-      S.add(uint64_t(Vector->getElementCount().getKnownMinValue()));
-    else if (auto *Struct = dyn_cast<StructType>(T))
-      S.add(uint64_t(Struct->isPacked() + 2 * Struct->isOpaque()));
-    else if (auto *Signature = dyn_cast<FunctionType>(T))
-      S.add(uint64_t(Signature->isVarArg()));
-    else if (auto *Target = dyn_cast<TargetExtType>(T)) {
-      S.add(Target->getName());
-      for (unsigned Parameter : Target->int_params())
-        S.add(uint64_t(Parameter));
-    }
-    S.add(uint64_t(T->getNumContainedTypes()));
+    addTypeState(S, T);
     for (Type *Part : T->subtypes())
       S.add(type(Part));
     return Types[T] = digestOf(S);
@@ -234,13 +216,9 @@ private:
     S.add(uint64_t(7));
     S.add(uint64_t(C.getValueID()));
     S.add(Shared.type(C.getType()));
-    if (auto *Integer = dyn_cast<ConstantInt>(&C)) {
-      S.add(Integer->getValue());
-    } else if (auto *Real = dyn_cast<ConstantFP>(&C)) {
-      S.add(Real->getValueAPF().bitcastToAPInt());
-    } else if (auto *Data = dyn_cast<ConstantDataSequential>(&C)) {
-      S.add(Data->getRawDataValues());
-    } else if (auto *Address = dyn_cast<BlockAddress>(&C)) {
+    if (addNumber(S, C))
+      return;
+    if (auto *Address = dyn_cast<BlockAddress>(&C)) {
       const Function &F = *Address->getFunction();
       addValue(&F);
       uint64_t Position = 0;

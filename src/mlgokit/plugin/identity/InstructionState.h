@@ -1,10 +1,50 @@
-// What an instruction says beside its opcode, its type and its operands.
+// What a type, a constant or an instruction says beside what it is made of.
 #ifndef MLGOKIT_IDENTITY_INSTRUCTIONSTATE_H
 #define MLGOKIT_IDENTITY_INSTRUCTIONSTATE_H
 
+#include "llvm/IR/Constants.h"
+#include "llvm/IR/DerivedTypes.h"
 #include "llvm/IR/Instructions.h"
 
 namespace mlgokit {
+
+/// \p Out has add() for numbers and strings. Of what a type is made it has how many there are.
+template <typename Sink> void addTypeState(Sink &Out, llvm::Type *T) {
+  using namespace llvm;
+  Out.add(uint64_t(T->getTypeID()));
+  if (auto *Integer = dyn_cast<IntegerType>(T))
+    Out.add(uint64_t(Integer->getBitWidth()));
+  else if (auto *Pointer = dyn_cast<PointerType>(T))
+    Out.add(uint64_t(Pointer->getAddressSpace()));
+  else if (auto *Array = dyn_cast<ArrayType>(T))
+    Out.add(uint64_t(Array->getNumElements()));
+  else if (auto *Vector = dyn_cast<VectorType>(T))
+    Out.add(uint64_t(Vector->getElementCount().getKnownMinValue()));
+  else if (auto *Struct = dyn_cast<StructType>(T))
+    Out.add(uint64_t(Struct->isPacked() + 2 * Struct->isOpaque()));
+  else if (auto *Signature = dyn_cast<FunctionType>(T))
+    Out.add(uint64_t(Signature->isVarArg()));
+  else if (auto *Target = dyn_cast<TargetExtType>(T)) {
+    Out.add(Target->getName());
+    for (unsigned Parameter : Target->int_params())
+      Out.add(uint64_t(Parameter));
+  }
+  Out.add(uint64_t(T->getNumContainedTypes()));
+}
+
+/// Whether \p C is a number, or a sequence of them; \p Out has them then.
+template <typename Sink> bool addNumber(Sink &Out, const llvm::Constant &C) {
+  using namespace llvm;
+  if (auto *Integer = dyn_cast<ConstantInt>(&C))
+    Out.add(Integer->getValue());
+  else if (auto *Real = dyn_cast<ConstantFP>(&C))
+    Out.add(Real->getValueAPF().bitcastToAPInt());
+  else if (auto *Data = dyn_cast<ConstantDataSequential>(&C))
+    Out.add(Data->getRawDataValues());
+  else
+    return false;
+  return true;
+}
 
 template <typename Sink> void addIndices(Sink &Out, llvm::ArrayRef<unsigned> Indices) {
   Out.add(uint64_t(Indices.size()));

@@ -30,19 +30,15 @@ Expected<std::unique_ptr<InlineAdvisor>> createAdvisor(Module &M, ModuleAnalysis
   bool LeftToLlvm = false;
   if (!Named) {
     const PolicyStage Stage = Phase == ThinOrFullLTOPhase::None ? PolicyStage::Compile : PolicyStage::Link;
-    Expected<Policy> Loaded = loadPolicy(Problem::InlineSize, S, M, Stage);
-    if (!Loaded)
-      return Loaded.takeError();
-    P.emplace(std::move(*Loaded));
+    if (Error E = loadPolicy(Problem::InlineSize, S, M, Stage).moveInto(P))
+      return std::move(E);
     StringMap<size_t> Known;
     for (const TensorSpec &Spec : llvmFeatures())
       Known.try_emplace(Spec.name(), Known.size());
     for (const char *Name : FeatureNames)
       Known.try_emplace(Name, Known.size());
-    Expected<std::vector<size_t>> Found = findFeatures(*P, Known);
-    if (!Found)
-      return Found.takeError();
-    Sources = std::move(*Found);
+    if (Error E = findFeatures(*P, Known).moveInto(Sources))
+      return std::move(E);
     // Copies merge and dead bodies vanish in the link by themselves, and what is imported is gone after it: what a
     // policy learned of final compilations does harm there, and the other way round. What it learned of another
     // processor is not known to hold.

@@ -1,12 +1,13 @@
 #include "inliner/CostFeatures.h"
 
+#include "shared/Settings.h"
+
 #include "llvm/ADT/SmallPtrSet.h"
 #include "llvm/Analysis/AssumptionCache.h"
 #include "llvm/Analysis/TargetTransformInfo.h"
 #include "llvm/IR/Instructions.h"
 #include "llvm/IR/IntrinsicInst.h"
 #include "llvm/IR/Module.h"
-#include "llvm/Support/CommandLine.h"
 #include "llvm/TargetParser/Triple.h"
 
 #include <algorithm>
@@ -16,13 +17,6 @@ using namespace llvm;
 namespace mlgokit {
 
 namespace {
-
-/// How often an option of LLVM was given; none if this LLVM does not have it.
-std::optional<int> occurrences(StringRef Option) {
-  const auto &Options = cl::getRegisteredOptions();
-  const auto Found = Options.find(Option);
-  return Found == Options.end() ? std::nullopt : std::optional(Found->second->getNumOccurrences());
-}
 
 /// Whether nothing comes behind a call, which then is worth no growth.
 bool neverReturns(const CallBase &Call) {
@@ -58,9 +52,9 @@ CostFeatures::CostFeatures(const Module &M, FunctionAnalysisManager &FAM) : FAM(
   FAM.registerPass([] { return CostTraitsAnalysis(); });
   // Other targets may have prices of their own for a call.
   const bool IsUsual = Triple(M.getTargetTriple()).isX86();
-  MayBeSum = IsUsual && occurrences("inline-memaccess-cost") == 0;
-  HasThreshold = IsUsual && occurrences("inline-all-viable-calls").value_or(0) == 0 &&
-                 !M.getProfileSummary(/*IsCS=*/false) && !M.getProfileSummary(/*IsCS=*/true);
+  MayBeSum = IsUsual && !isGiven("inline-memaccess-cost");
+  HasThreshold = IsUsual && !isGiven("inline-all-viable-calls") && !M.getProfileSummary(/*IsCS=*/false) &&
+                 !M.getProfileSummary(/*IsCS=*/true);
 }
 
 std::optional<InlineCostFeatures> CostFeatures::features(CallBase &Call) const {

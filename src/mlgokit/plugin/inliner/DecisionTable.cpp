@@ -105,10 +105,7 @@ Expected<std::optional<DecisionTable>> loadDecisions(const Settings &S) {
     return Found.takeError();
   if (Found->Bytes.empty())
     return std::nullopt;
-  Expected<DecisionTable> Parsed = DecisionTable::parse(Found->Bytes, Found->Origin);
-  if (!Parsed)
-    return Parsed.takeError();
-  return std::move(*Parsed);
+  return DecisionTable::parse(Found->Bytes, Found->Origin);
 }
 
 } // namespace mlgokit

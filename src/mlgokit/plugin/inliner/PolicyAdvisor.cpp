@@ -27,14 +27,10 @@ namespace {
 constexpr char GrowthOption[] = "ml-advisor-size-increase-threshold";
 constexpr size_t LlvmFeatureCount = size_t(FeatureIndex::is_caller_avail_external) + 1;
 
-cl::Option *findOption(StringRef Name) {
-  auto &Options = cl::getRegisteredOptions();
-  auto Found = Options.find(Name);
-  return Found == Options.end() ? nullptr : Found->second;
-}
-
 /// By how much a module may grow until nothing more is inlined, as LLVM's advisor has it.
-float mostGrowth() { return static_cast<cl::opt<float> *>(findOption(GrowthOption))->getValue(); }
+float mostGrowth() {
+  return static_cast<cl::opt<float> *>(cl::getRegisteredOptions().lookup(GrowthOption))->getValue();
+}
 
 class PolicyAdvisor final : public InlineAdvisor {
 public:
@@ -326,10 +322,9 @@ bool canStandForLlvms(const Module &M) {
   if (const_cast<LLVMContext &>(Context).getLLVMRemarkStreamer() || (Handler && Handler->isAnyRemarkEnabled()))
     return false;
   // Options that only LLVM's advisor obeys.
-  for (StringRef Name : {"ml-inliner-skip-policy", "ml-advisor-keep-fpi-cache"})
-    if (const cl::Option *Option = findOption(Name); Option && Option->getNumOccurrences())
-      return false;
-  return findOption(GrowthOption) && llvmFeatures().size() == LlvmFeatureCount;
+  if (isGiven("ml-inliner-skip-policy") || isGiven("ml-advisor-keep-fpi-cache"))
+    return false;
+  return cl::getRegisteredOptions().count(GrowthOption) && llvmFeatures().size() == LlvmFeatureCount;
 }
 
 std::unique_ptr<InlineAdvisor> makePolicyAdvisor(Module &M, ModuleAnalysisManager &MAM, FunctionAnalysisManager &FAM,

@@ -58,17 +58,11 @@ public:
     Expected<Settings> S = readSettings();
     if (!S)
       return S.takeError();
-    Expected<std::optional<OverrideTable>> Read = loadTable(PassKind, S->Passes, embeddedPasses());
-    if (!Read)
-      return Read.takeError();
-    Table = std::move(*Read);
+    if (Error E = loadTable(PassKind, S->Passes, embeddedPasses()).moveInto(Table))
+      return E;
     // A policy decides in functions without an entry. It does not know what was tried.
-    Expected<std::shared_ptr<PassPolicy>> Opened =
-        PassPolicy::openCodeGenerator(*S, M, /*OnlyListens=*/hasTrials(Stage::Passes) || isTrial());
-    if (!Opened)
-      return Opened.takeError();
-    Advisor = std::move(*Opened);
-    return Error::success();
+    const bool OnlyListens = hasTrials(Stage::Passes) || isTrial();
+    return PassPolicy::openCodeGenerator(*S, M, OnlyListens).moveInto(Advisor);
   }
 
 private:
@@ -186,12 +180,9 @@ private:
 };
 
 bool isWanted() {
-  Expected<Settings> S = readSettings();
-  if (S)
-    return S->hasPasses() || S->hasOptimizerPasses() || hasTrials(Stage::Passes) ||
-           S->hasPolicy(Problem::PassSelection) || !S->of(Problem::PassSelection).Log.empty();
-  consumeError(S.takeError());
-  return false;
+  const std::optional<Settings> S = expectedToOptional(readSettings());
+  return S && (S->hasPasses() || S->hasOptimizerPasses() || hasTrials(Stage::Passes) ||
+               S->hasPolicy(Problem::PassSelection) || !S->of(Problem::PassSelection).Log.empty());
 }
 
 CodeGenerationListener Listener;

@@ -80,10 +80,8 @@ public:
     Expected<Settings> S = readSettings();
     if (!S)
       return S.takeError();
-    Expected<std::optional<OverrideTable>> Read = loadTable(PassKind, S->OptimizerPasses, embeddedOptimizerPasses());
-    if (!Read)
-      return Read.takeError();
-    Table = std::move(*Read);
+    if (Error E = loadTable(PassKind, S->OptimizerPasses, embeddedOptimizerPasses()).moveInto(Table))
+      return E;
     if (Error E = openList())
       return E;
     Advisor = nullptr;
@@ -287,12 +285,9 @@ bool mayList() { return listPath() || std::getenv("MLGOKIT_RESIDENT"); }
 bool isWanted() {
   if (mayList())
     return true;
-  Expected<Settings> S = readSettings();
-  if (S)
-    return S->hasOptimizerPasses() || S->hasPolicy(Problem::PassSelection) ||
-           !S->of(Problem::PassSelection).Log.empty();
-  consumeError(S.takeError());
-  return false;
+  const std::optional<Settings> S = expectedToOptional(readSettings());
+  return S && (S->hasOptimizerPasses() || S->hasPolicy(Problem::PassSelection) ||
+               !S->of(Problem::PassSelection).Log.empty());
 }
 
 } // namespace

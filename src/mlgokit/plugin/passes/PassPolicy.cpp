@@ -133,25 +133,19 @@ Expected<std::shared_ptr<PassPolicy>> PassPolicy::open(const Settings &S, const 
   for (const char *Name : {"left_out_default", "left_out"})
     Columns.push_back(TensorSpec::createSpec<int64_t>(Name, {1}));
   Columns.push_back(TensorSpec::createSpec<float>("log_probability", {1}));
-  Expected<std::unique_ptr<Logger>> Opened = openLog(Problem::PassSelection, S, Columns);
-  if (!Opened)
-    return Opened.takeError();
-  Made->Log = std::move(*Opened);
+  if (Error E = openLog(Problem::PassSelection, S, Columns).moveInto(Made->Log))
+    return std::move(E);
   return std::move(Made);
 }
 
 Error PassPolicy::connectPolicy(const Module &M) {
-  Expected<Policy> Loaded = loadPolicy(Problem::PassSelection, S, M);
-  if (!Loaded)
-    return Loaded.takeError();
-  P.emplace(std::move(*Loaded));
+  if (Error E = loadPolicy(Problem::PassSelection, S, M).moveInto(P))
+    return E;
   StringMap<size_t> Places;
   for (const std::string &Name : featureNames())
     Places.try_emplace(Name, Places.size());
-  Expected<std::vector<size_t>> Found = findFeatures(*P, Places);
-  if (!Found)
-    return Found.takeError();
-  Sources = std::move(*Found);
+  if (Error E = findFeatures(*P, Places).moveInto(Sources))
+    return E;
   Row.resize(Sources.size());
   // What it was not told of, it knows nothing about.
   Knows.assign(std::size(Passes), none_of(Sources, [](size_t Source) { return Source >= FirstPass; }));

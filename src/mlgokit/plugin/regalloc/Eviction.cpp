@@ -86,13 +86,6 @@ private:
   FunctionPlan *const P; // it lives as long as the function is in the allocator
 };
 
-/// Puts what was expected into its place.
-template <class From, class To> Error moved(Expected<From> Source, To &Place) {
-  if (Source)
-    Place = std::move(*Source);
-  return Source.takeError();
-}
-
 /// What the plugin keeps for the code generation of one module.
 class Desk {
 public:
@@ -133,9 +126,9 @@ public:
 
 private:
   Error open(const Module &Of) {
-    if (Error E = moved(readSettings(), S))
+    if (Error E = readSettings().moveInto(S))
       return E;
-    if (Error E = moved(loadTable(AllocationKind, S.Allocations, embeddedAllocations()), Table))
+    if (Error E = loadTable(AllocationKind, S.Allocations, embeddedAllocations()).moveInto(Table))
       return E;
     const std::string &Given = S.of(Problem::RegallocEviction).Policy;
     const std::optional<EvictionRule> Named = StringSwitch<std::optional<EvictionRule>>(Given)
@@ -145,7 +138,7 @@ private:
                                                   .Default(std::nullopt);
     const bool OnlyTuned = (Table || hasTrials(Stage::Registers)) && !S.hasPolicy(Problem::RegallocEviction);
     if (!Named && !OnlyTuned)
-      if (Error E = moved(loadPolicy(Problem::RegallocEviction, S, Of), P))
+      if (Error E = loadPolicy(Problem::RegallocEviction, S, Of).moveInto(P))
         return E;
     if (P && !P->isFor(Of))
       P.reset();
@@ -174,12 +167,9 @@ private:
     std::memcpy(&Table, static_cast<const void *>(Theirs), sizeof(Table));
     if (Table != MlgokitInteractiveModelRunnerTable + 2)
       return Unknown("its model");
-    if (!M) {
-      Expected<std::unique_ptr<EvictionModel>> Made = EvictionModel::create(Ctx, inputsOf(*Theirs), S, R, std::move(P));
-      if (!Made)
-        return Made.takeError();
-      M = std::move(*Made);
-    }
+    if (!M)
+      if (Error E = EvictionModel::create(Ctx, inputsOf(*Theirs), S, R, std::move(P)).moveInto(M))
+        return E;
     MLModelRunner *const Ours = M.get();
     std::memcpy(Bytes + EvictionAdvisorLayout::RunnerAt, &Ours, sizeof(Ours));
     return Error::success();

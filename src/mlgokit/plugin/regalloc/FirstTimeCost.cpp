@@ -32,8 +32,8 @@ namespace {
 /// LLVM's option; null if it is not there, or a user has set it. Looked for once, before any function has set it.
 CostOption *findOption() {
   static CostOption *const Found = [] {
-    cl::Option *Named = cl::getRegisteredOptions().lookup("regalloc-csr-first-time-cost");
-    return Named && !Named->getNumOccurrences() ? static_cast<CostOption *>(Named) : nullptr;
+    constexpr StringRef Name = "regalloc-csr-first-time-cost";
+    return isGiven(Name) ? nullptr : static_cast<CostOption *>(cl::getRegisteredOptions().lookup(Name));
   }();
   return Found;
 }
@@ -87,18 +87,16 @@ class Analysis final : public SpillSlots {
   }
 
   bool doInitialization(Module &M) override {
-    Expected<Settings> S = readSettings();
-    if (S && isByPolicy(*S)) {
-      Expected<Policy> Loaded = loadPolicy(Problem::RegallocWeight, *S, M);
-      if (Loaded && Loaded->csrFirstTimeCost()) {
-        Option = findOption();
-        IsFor = Loaded->isFor(M);
-        P.emplace(std::move(*Loaded));
-      }
-      // The advisor says what is wrong with it, as with the settings.
-      consumeError(Loaded.takeError());
+    // The advisor says what is wrong with the settings or the policy.
+    const std::optional<Settings> S = expectedToOptional(readSettings());
+    if (S && isByPolicy(*S))
+      P = expectedToOptional(loadPolicy(Problem::RegallocWeight, *S, M));
+    if (P && P->csrFirstTimeCost()) {
+      Option = findOption();
+      IsFor = P->isFor(M);
+    } else {
+      P.reset();
     }
-    consumeError(S.takeError());
     return SpillSlots::doInitialization(M);
   }
 

@@ -9,15 +9,14 @@
 #include "llvm/PassInfo.h"
 #include "llvm/PassRegistry.h"
 
+#include <optional>
+
 namespace mlgokit {
 
 /// Whether the plugin's analysis for \p P is the one to make: also in order to say what is wrong with the settings.
 inline bool isWanted(Problem P) {
-  llvm::Expected<Settings> S = readSettings();
-  if (S)
-    return S->hasPolicy(P) || !S->of(P).Log.empty() || S->hasAllocations() || hasTrials(Stage::Registers);
-  llvm::consumeError(S.takeError());
-  return true;
+  const std::optional<Settings> S = llvm::expectedToOptional(readSettings());
+  return !S || S->hasPolicy(P) || !S->of(P).Log.empty() || S->hasAllocations() || hasTrials(Stage::Registers);
 }
 
 /// Puts \p Ours in the place of LLVM's registered analysis, which is still the one to make when no \p P has a policy.

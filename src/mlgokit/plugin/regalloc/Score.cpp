@@ -47,11 +47,9 @@ char Scoring::ID = 0;
 
 /// Whether a log is wanted. With one of evictions, their analysis alone inserts the pass, so that it runs once.
 bool hasLog(bool ForEvictions) {
-  Expected<Settings> S = readSettings();
-  if (!S) {
-    consumeError(S.takeError()); // the advisors say it
-    return false;
-  }
+  const std::optional<Settings> S = expectedToOptional(readSettings());
+  if (!S)
+    return false; // the advisors say what is wrong
   if (!S->of(Problem::RegallocEviction).Log.empty())
     return ForEvictions;
   return !ForEvictions && !(S->of(Problem::RegallocPriority).Log.empty() && S->of(Problem::RegallocWeight).Log.empty());

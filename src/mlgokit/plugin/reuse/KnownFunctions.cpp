@@ -5,6 +5,7 @@
 #include "shared/Emitted.h"
 #include "shared/Executed.h"
 #include "shared/LastPass.h"
+#include "shared/Settings.h"
 
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/SmallPtrSet.h"
@@ -16,7 +17,6 @@
 #include "llvm/IR/Intrinsics.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/PassInstrumentation.h"
-#include "llvm/Support/CommandLine.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/raw_ostream.h"
 #include "llvm/TargetParser/Triple.h"
@@ -37,12 +37,6 @@ thread_local Module *Current = nullptr;
 /// The list, between the last pass over the IR and code generation.
 thread_local std::unique_ptr<raw_fd_ostream> Listed;
 
-bool isSet(const char *Option) {
-  auto &Registered = cl::getRegisteredOptions();
-  auto Found = Registered.find(Option);
-  return Found != Registered.end() && Found->second->getNumOccurrences();
-}
-
 /// Whether the code of one function is made without a look at the others, and each can be a line of the list.
 bool isSeparable(const Module &M) {
   const Triple Target(M.getTargetTriple());
@@ -55,8 +49,8 @@ bool isSeparable(const Module &M) {
       return false;
   if (any_of(M, [](const Function &F) { return F.getName().find_first_of("\r\n") != StringRef::npos; }))
     return false;
-  for (const char *Option : {"enable-ipra", "enable-machine-outliner", "enable-global-merge", "global-isel"})
-    if (isSet(Option))
+  for (StringRef Option : {"enable-ipra", "enable-machine-outliner", "enable-global-merge", "global-isel"})
+    if (isGiven(Option))
       return false;
   return true;
 }

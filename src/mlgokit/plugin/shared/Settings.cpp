@@ -67,6 +67,7 @@ constexpr Name Names[] = {
      "table of passes that do not run on some functions in the optimizer, from the inliner on"},
     {"mlgokit-replay-lines", "MLGOKIT_REPLAY_LINES",
      "file to write all inlining decisions to, for LLVM's inline replay"},
+    {"mlgokit-describe", "MLGOKIT_DESCRIBE", "file to write the module's description to"},
 };
 constexpr size_t SeedAt = 2 * ProblemCount;
 constexpr double MostKept = 99.9999; // beyond, LLVM's summary ends the compilation
@@ -80,6 +81,12 @@ std::string valueOf(size_t I) {
   const char *Value = std::getenv(Names[I].Variable);
   return Value ? Value : "";
 }
+
+/// What is linked in between two symbols; without them there is nothing.
+StringRef bytesOf(const char *Begin, const char *End) {
+  return Begin ? StringRef(Begin, size_t(End - Begin)) : StringRef();
+}
+#define MLGOKIT_BYTES(NAME) bytesOf(mlgokit_##NAME##_begin, mlgokit_##NAME##_end)
 
 Expected<double> numberOf(size_t I) {
   const std::string Text = valueOf(I);
@@ -106,9 +113,14 @@ std::string policySettingOf(Problem P) {
   return std::string(N.Variable) + " or -" + N.Option;
 }
 
+bool isGiven(StringRef Name) {
+  const cl::Option *Option = cl::getRegisteredOptions().lookup(Name);
+  return Option && Option->getNumOccurrences();
+}
+
 Error refuseOptions(ArrayRef<StringRef> OptionNames, StringRef Ours) {
   for (StringRef Name : OptionNames)
-    if (cl::Option *Option = cl::getRegisteredOptions().lookup(Name); Option && Option->getNumOccurrences())
+    if (isGiven(Name))
       return createStringError(inconvertibleErrorCode(), "expected either -" + Name.str() + " or " + Ours.str() +
                                                              ", found both; the plugin takes the place of the advisor "
                                                              "that the option chooses, so leave one out");
@@ -130,6 +142,8 @@ void registerOptions() {
     if (!cl::getRegisteredOptions().count(Names[I].Option))
       Options[I] = new cl::opt<std::string>(StringRef(Names[I].Option), cl::Hidden, cl::desc(Names[I].Description));
 }
+
+std::string descriptionPath() { return valueOf(SeedAt + 13); }
 
 Expected<Settings> readSettings() {
   Settings S;
@@ -168,39 +182,19 @@ Expected<Settings> readSettings() {
 }
 
 StringRef embeddedPolicy(Problem P) {
-  const std::pair<const char *, const char *> Embedded[ProblemCount] = {
-      {mlgokit_inline_size_begin, mlgokit_inline_size_end},
-      {mlgokit_regalloc_eviction_begin, mlgokit_regalloc_eviction_end},
-      {mlgokit_regalloc_priority_begin, mlgokit_regalloc_priority_end},
-      {mlgokit_pass_selection_begin, mlgokit_pass_selection_end},
-      {mlgokit_regalloc_weight_begin, mlgokit_regalloc_weight_end},
+  const StringRef Embedded[ProblemCount] = {
+      MLGOKIT_BYTES(inline_size),    MLGOKIT_BYTES(regalloc_eviction), MLGOKIT_BYTES(regalloc_priority),
+      MLGOKIT_BYTES(pass_selection), MLGOKIT_BYTES(regalloc_weight),
   };
-  const auto [Begin, End] = Embedded[size_t(P)];
-  return Begin ? StringRef(Begin, size_t(End - Begin)) : StringRef();
+  return Embedded[size_t(P)];
 }
 
-StringRef embeddedDecisions() {
-  if (!mlgokit_decisions_begin)
-    return {};
-  return {mlgokit_decisions_begin, size_t(mlgokit_decisions_end - mlgokit_decisions_begin)};
-}
+StringRef embeddedDecisions() { return MLGOKIT_BYTES(decisions); }
 
-StringRef embeddedAllocations() {
-  if (!mlgokit_allocations_begin)
-    return {};
-  return {mlgokit_allocations_begin, size_t(mlgokit_allocations_end - mlgokit_allocations_begin)};
-}
+StringRef embeddedAllocations() { return MLGOKIT_BYTES(allocations); }
 
-StringRef embeddedPasses() {
-  if (!mlgokit_passes_begin)
-    return {};
-  return {mlgokit_passes_begin, size_t(mlgokit_passes_end - mlgokit_passes_begin)};
-}
+StringRef embeddedPasses() { return MLGOKIT_BYTES(passes); }
 
-StringRef embeddedOptimizerPasses() {
-  if (!mlgokit_optimizer_passes_begin)
-    return {};
-  return {mlgokit_optimizer_passes_begin, size_t(mlgokit_optimizer_passes_end - mlgokit_optimizer_passes_begin)};
-}
+StringRef embeddedOptimizerPasses() { return MLGOKIT_BYTES(optimizer_passes); }
 
 } // namespace mlgokit

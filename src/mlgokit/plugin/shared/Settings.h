@@ -24,6 +24,9 @@ llvm::StringRef nameOf(Problem P);
 /// "MLGOKIT_POLICY or -mlgokit-policy", for messages.
 std::string policySettingOf(Problem P);
 
+/// Whether the user gave the option \p Name, which this compiler may not have.
+bool isGiven(llvm::StringRef Name);
+
 /// An error if the user gave one of LLVM's own options for the advisor that \p Ours, a setting or the plugin, replaces.
 llvm::Error refuseOptions(llvm::ArrayRef<llvm::StringRef> OptionNames, llvm::StringRef Ours);
 
@@ -64,6 +67,9 @@ struct Settings {
 
 /// Adds the options to LLVM's command line, unless another plugin of ours has done so.
 void registerOptions();
+
+/// Where to write the description of the module; empty for nowhere.
+std::string descriptionPath();
 
 /// Reads the settings; a value that is no number is an error naming the option or variable.
 llvm::Expected<Settings> readSettings();

@@ -67,10 +67,7 @@ Expected<std::optional<OverrideTable>> loadTable(const TableKind &Kind, StringRe
     return Found.takeError();
   if (Found->Bytes.empty())
     return std::nullopt;
-  Expected<OverrideTable> Parsed = OverrideTable::parse(Kind, Found->Bytes, Found->Origin);
-  if (!Parsed)
-    return Parsed.takeError();
-  return std::move(*Parsed);
+  return OverrideTable::parse(Kind, Found->Bytes, Found->Origin);
 }
 
 } // namespace mlgokit

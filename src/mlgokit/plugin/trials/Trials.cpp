@@ -16,6 +16,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 
 #include <fcntl.h>
@@ -113,15 +114,9 @@ const std::optional<Request> &request() {
 }
 
 double keptPercent() {
-  static const double Kept = [] {
-    Expected<Settings> Read = readSettings();
-    if (Read)
-      return Read->KeepHot;
-    // The advisors have said what is wrong with them.
-    consumeError(Read.takeError());
-    return 0.0;
-  }();
-  return Kept;
+  // The advisors have said what is wrong with them.
+  static const std::optional<Settings> Read = expectedToOptional(readSettings());
+  return Read ? Read->KeepHot : 0;
 }
 
 /// Appends to the file with the results; false if that fails.
