@@ -350,7 +350,7 @@ def with_section(index: int, **changes: object) -> list[Section]:
         (b"", "expected an ELF file, found 0 bytes that begin with nothing; give an object"),
         (b"abcd" + bytes(100), "expected an ELF file, found 104 bytes that begin with 61626364"),
         (b"BC\xc0\xde" + bytes(100), "expected an ELF file, found LLVM bitcode; give"),
-        (b"\0asm\1\0\0\0", "expected a wasm object, found a linked wasm file; give"),
+        (b"\0asm\1\0\0\0", "expected a wasm object, found a linked file; give"),
         (b"\x64\x86\5\0" + bytes(100), "expected a table of 200 bytes at 20, found a file of 104 bytes"),
         (
             b"\xcf\xfa\xed\xfe" + bytes(100),

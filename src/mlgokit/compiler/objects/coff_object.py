@@ -31,8 +31,10 @@ from mlgokit.compiler.objects.object_file import (
     collect_references,
     damage_error,
     ends_at_next,
+    frames_of,
     functions_until_next,
     is_in_sections,
+    linked_error,
     no_frames,
     sum_by_name,
     sum_kinds,
@@ -194,10 +196,7 @@ class CoffObject:
             InputError: it is no object, or damaged.
         """
         if not self.is_object:
-            raise InputError(
-                f"{self.where}: expected a COFF object, found a linked file; give an object as clang -c "
-                "writes it, before linking"
-            )
+            raise linked_error(self.where, "COFF")
         kind, size = self._kinds, self._sizes
         group, parent, signatures = self._comdats()
         functions = self._functions()
@@ -374,7 +373,7 @@ class CoffObject:
         entry = _ENTRY.get(self.machine)
         if entry is None:
             return no_frames()
-        columns: list[tuple[int, int, int, int, int]] = []
+        tables: list[tuple[Ints, ...]] = []
         value, place_of = self.symbols["value"].astype(np.int64), self._section_of - 1
         for table in np.flatnonzero(self._kinds == EH_FRAME).tolist():
             count = int(self._sizes[table]) // entry
@@ -394,23 +393,9 @@ class CoffObject:
             has_table = (unwinds[:, 0] >= 0) & (function >= 0)
             has_table[has_table] = xdata[unwinds[has_table, 0]]
             unwinds[~has_table] = -1
-            columns += zip(
-                [table] * count,
-                begins[:, 0].tolist(),
-                function.tolist(),
-                unwinds[:, 0].tolist(),
-                unwinds[:, 1].tolist(),
-                strict=True,
-            )
-        rows = np.array(columns, np.int64).reshape(-1, 5)
-        return Frames(
-            table=rows[:, 0],
-            size=np.full(len(rows), entry, np.int64),
-            section=rows[:, 1],
-            function=rows[:, 2],
-            table_section=rows[:, 3],
-            table_begin=rows[:, 4],
-        )
+            places, sizes = np.full(count, table, np.int64), np.full(count, entry, np.int64)
+            tables.append((places, sizes, begins[:, 0], function, unwinds[:, 0], unwinds[:, 1]))
+        return frames_of(tables)
 
     def _contents(self, section: int) -> bytes:
         begin, size = int(self.sections["offset"][section]), int(self.sections["size"][section])

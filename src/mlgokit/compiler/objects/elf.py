@@ -49,7 +49,7 @@ ARM, RISCV = 40, 243
 MACHINES = {3: "i386", ARM: "ARM", 62: "x86-64", 183: "AArch64", RISCV: "RISC-V"}
 SHT_SYMTAB, SHT_STRTAB, SHT_RELA, SHT_NOBITS, SHT_REL, SHT_GROUP, SHT_SYMTAB_SHNDX = 2, 3, 4, 8, 9, 17, 18
 SHT_DYNSYM = 11
-_SHT_RELR = 19
+SHT_RELR = 19
 _SHT_CREL = 0x40000014
 _SHT_ARM_EXIDX = 0x70000001
 SHF_WRITE, SHF_ALLOC, SHF_EXECINSTR, SHF_MERGE = 0x1, 0x2, 0x4, 0x10
@@ -119,12 +119,6 @@ class Elf:
     def is_index_table(self, index: int) -> bool:
         """Whether section ``index`` is an ``.ARM.exidx``; for x86-64, the same section type means ``.eh_frame``."""
         return self.machine == ARM and int(self.sections["type"][index]) == _SHT_ARM_EXIDX
-
-
-def relocation_bytes(elf: Elf) -> int:
-    """Bytes of the relocations that the dynamic linker applies to an image."""
-    types, is_loaded = elf.sections["type"], (elf.sections["flags"] & SHF_ALLOC) != 0
-    return int(elf.sections["size"][is_loaded & np.isin(types, (SHT_REL, SHT_RELA, _SHT_RELR))].sum())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -167,7 +167,9 @@ class ElfObject:
 
     def relocation_bytes(self) -> int:
         """Bytes of the relocations that the dynamic linker applies."""
-        return e.relocation_bytes(self.elf)
+        sections = self.elf.sections
+        is_loaded = (sections["flags"] & e.SHF_ALLOC) != 0
+        return int(sections["size"][is_loaded & np.isin(sections["type"], (e.SHT_REL, e.SHT_RELA, e.SHT_RELR))].sum())
 
     def holds(self, text: bytes) -> bool:
         """Whether a loaded section contains these bytes."""

@@ -68,14 +68,7 @@ _LINKERS = {
     ),
     "wasm": _Linker(
         flavor=("-flavor", "wasm"),
-        flags=(
-            "--no-entry",
-            "--gc-sections",
-            "--allow-undefined",
-            "--no-demangle",
-            "--strip-all",
-            "--threads=1",
-        ),
+        flags=("--no-entry", "--gc-sections", "--allow-undefined", "--no-demangle", "--strip-all", "--threads=1"),
         root="--export-if-defined=",
     ),
     "COFF": _Linker(

@@ -33,6 +33,7 @@ from mlgokit.compiler.objects.object_file import (
     ends_at_next,
     functions_until_next,
     is_in_sections,
+    linked_error,
     no_frames,
     sum_by_name,
     sum_kinds,
@@ -199,10 +200,7 @@ class MachObject:
             InputError: it is no object, or damaged.
         """
         if not self.is_object:
-            raise InputError(
-                f"{self.where}: expected a Mach-O object, found a linked file; give an object as clang -c "
-                "writes it, before linking"
-            )
+            raise linked_error(self.where, "Mach-O")
         first: dict[tuple[int, int], _Symbol] = {}
         for symbol in sorted(self._definitions, key=lambda one: (one.section, one.begin, one.is_local, one.name)):
             first.setdefault((symbol.section, symbol.begin), symbol)

@@ -5,6 +5,7 @@ Each format has a reader with the protocol :class:`ObjectFile`: :mod:`elf_object
 a section of ELF and COFF, a function or a data segment of wasm, an atom of Mach-O.
 """
 
+import dataclasses
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -255,6 +256,13 @@ def damage_error(where: str, expected: str, found: str) -> InputError:
     return InputError(f"{where}: expected {expected}, found {found}; the file is damaged or cut short: make it again")
 
 
+def linked_error(where: str, kind: str) -> InputError:
+    """Make the error for a file of this format that is no object."""
+    return InputError(
+        f"{where}: expected a {kind} object, found a linked file; give an object as clang -c writes it, before linking"
+    )
+
+
 def read_bytes(source: bytes | Path, *, where: str = "object in memory") -> tuple[bytes, str]:
     """The bytes of a file, and its name in messages.
 
@@ -358,15 +366,14 @@ def collect_references(
 
 def no_frames() -> Frames:
     """The frames of an object without unwind tables."""
-    nothing = np.empty(0, np.int64)
-    return Frames(
-        table=nothing,
-        size=nothing,
-        section=nothing,
-        function=nothing,
-        table_section=nothing,
-        table_begin=nothing,
-    )
+    return frames_of([])
+
+
+def frames_of(tables: Iterable[tuple[Ints, ...]]) -> Frames:
+    """Join the columns of unwind tables, each in the order of :class:`Frames`."""
+    names = [field.name for field in dataclasses.fields(Frames)]
+    nothing = (np.empty(0, np.int64),) * len(names)
+    return Frames(**dict(zip(names, map(np.concatenate, zip(nothing, *tables, strict=True)), strict=True)))
 
 
 def functions_until_next(starts: Sequence[tuple[int, int, bool, str]], size: Ints) -> Functions:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from mlgokit.compiler.objects import elf as e
 from mlgokit.compiler.objects.elf import Elf, Ints, Symbols
-from mlgokit.compiler.objects.object_file import Frames, Functions, damage_error
+from mlgokit.compiler.objects.object_file import Frames, Functions, damage_error, frames_of
 
 _INDEX_ENTRY = 8
 """Bytes for a function in ``.ARM.exidx``."""
@@ -68,17 +68,7 @@ def read_frames(elf: Elf, symbols: Symbols, sections: Ints, code: Functions, exc
     Raises:
         InputError: an entry or a relocation reaches beyond its table.
     """
-    tables = [_read_frame_table(elf, symbols, index, code, excepts) for index in sections.tolist()]
-    nothing = (np.empty(0, np.int64),) * 6
-    columns = [np.concatenate(parts) for parts in zip(nothing, *tables, strict=True)]
-    return Frames(
-        table=columns[0],
-        size=columns[1],
-        section=columns[2],
-        function=columns[3],
-        table_section=columns[4],
-        table_begin=columns[5],
-    )
+    return frames_of(_read_frame_table(elf, symbols, index, code, excepts) for index in sections.tolist())
 
 
 def _read_frame_table(

@@ -25,6 +25,7 @@ from mlgokit.compiler.objects.object_file import (
     SectionTotals,
     damage_error,
     is_in_sections,
+    linked_error,
     no_frames,
     sum_by_name,
     sum_kinds,
@@ -32,22 +33,10 @@ from mlgokit.compiler.objects.object_file import (
 from mlgokit.errors import InputError
 
 _CUSTOM, _IMPORT, _FUNCTION, _EXPORT, _CODE, _DATA = 0, 2, 3, 7, 10, 11
-_SECTIONS = [
-    "CUSTOM",
-    "TYPE",
-    "IMPORT",
-    "FUNCTION",
-    "TABLE",
-    "MEMORY",
-    "GLOBAL",
-    "EXPORT",
-    "START",
-    "ELEM",
-    "CODE",
-    "DATA",
-    "DATACOUNT",
-    "TAG",
-]
+_SECTIONS = (
+    "CUSTOM", "TYPE", "IMPORT", "FUNCTION", "TABLE", "MEMORY", "GLOBAL", "EXPORT", "START", "ELEM", "CODE", "DATA",
+    "DATACOUNT", "TAG",
+)  # fmt: skip
 """LLVM's names of sections, by their number."""
 _LINKING, _NAME = "linking", "name"
 _FUNCTION_NAMES, _SEGMENT_NAMES = 1, 9
@@ -370,10 +359,7 @@ class WasmObject:
 
     def _linking(self) -> _Linking:
         if not self.is_object:
-            raise InputError(
-                f"{self.where}: expected a wasm object, found a linked wasm file; give an object as clang -c "
-                "writes it, before linking"
-            )
+            raise linked_error(self.where, "wasm")
         found = _Linking(functions=[], variables=[], segments=[], comdats=[], strong=[])
         readers: dict[int, Callable[[_Reader, _Linking], None]] = {
             _SEGMENTS: _read_segment_names,
