@@ -21,7 +21,7 @@ from mlgokit.compiler.memory import MemoryGate
 from mlgokit.compiler.objects.measure import measure_object
 from mlgokit.compiler.options.cc1 import Cc1Line
 from mlgokit.compiler.options.parse import parse_options, spell_options
-from mlgokit.compiler.outcome import describe_failure, first_error, read_outputs
+from mlgokit.compiler.outcome import describe_end, first_error, read_outputs
 from mlgokit.compiler.recheck import NO_RECHECK, Recheck, difference, stale_error
 from mlgokit.compiler.regalloc_cost import record_options
 from mlgokit.compiler.request import HEURISTIC, PLAIN, CompileRequest, Lto, PluginUse
@@ -327,9 +327,9 @@ def _compile(
                 inside=sandbox_words(limits, folder),
             )
         take_object(module, output)
-        failed = describe_failure(done, output, timeout_seconds)
-        if failed is not None:
-            return failed
+        ended = describe_end(done, output, timeout_seconds)
+        if ended.status is not CompileStatus.OK:
+            return ended
         if _is_plain(use):
             compiler.limits.note(
                 module.name,
@@ -340,7 +340,6 @@ def _compile(
         whole = functools.partial(
             measure_object, folds=folds_code(module), image=image_of(module), references=request.references
         )
-        ended = Compilation(status=CompileStatus.OK, user_seconds=done.user_seconds, wall_seconds=done.wall_seconds)
         ended = read_outputs(ended, known, request, folder=folder, output=output, record=record, measure=whole)
         if request.keep_object not in (None, output) and output.exists():
             with writing(request.keep_object):

@@ -16,7 +16,7 @@ from mlgokit.compiler.compilation import Compilation, CompileStatus
 from mlgokit.compiler.compile import ClangCompiler, command, compiler_environment
 from mlgokit.compiler.loaded import Loaded
 from mlgokit.compiler.objects.measure import measure_object
-from mlgokit.compiler.outcome import add_sizes, describe_failure, read_logs
+from mlgokit.compiler.outcome import add_sizes, describe_end, read_logs
 from mlgokit.compiler.request import HEURISTIC, PLAIN, CompileRequest
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.errors import ToolError, TraceError, UsageError
@@ -99,8 +99,7 @@ class DevelopmentCompiler:
                 limits=self.clang.limits.of(module.name, only_object=False),
             )
             _check_mode(self.toolchain, done)
-            failed = describe_failure(done, output, deadline)
-            return failed or _read_outputs(done, output, request, folder)
+            return _read_outputs(describe_end(done, output, deadline), output, request, folder)
 
     def close(self) -> None:
         """Do nothing: there are no resident compilers."""
@@ -144,10 +143,10 @@ def _check_mode(toolchain: Toolchain, done: process.Completed) -> None:
         )
 
 
-def _read_outputs(done: process.Completed, output: Path, request: CompileRequest, folder: Path) -> Compilation:
-    """Make the record of a successful compilation from its output files."""
-    ended = Compilation(status=CompileStatus.OK, user_seconds=done.user_seconds, wall_seconds=done.wall_seconds)
-    ended = add_sizes(ended, functools.partial(measure_object, output))
+def _read_outputs(ended: Compilation, output: Path, request: CompileRequest, folder: Path) -> Compilation:
+    """Complete the record of a compilation, unless it failed, from its output files."""
+    if ended.status is CompileStatus.OK:
+        ended = add_sizes(ended, functools.partial(measure_object, output))
     if ended.status is not CompileStatus.OK:
         return ended
     # A module without a decision leaves an empty log, or none.

@@ -65,8 +65,8 @@ def check_room(folder: Path, stderr: str) -> None:
         )
 
 
-def describe_failure(done: process.Completed, output: Path, timeout_seconds: float) -> Compilation | None:
-    """Make the record of a compiler that failed; ``None`` if it succeeded."""
+def describe_end(done: process.Completed, output: Path, timeout_seconds: float) -> Compilation:
+    """Make the record of a compiler that ended; what it wrote, if it succeeded, is not read yet."""
     ended = functools.partial(Compilation, user_seconds=done.user_seconds, wall_seconds=done.wall_seconds)
     if done.timed_out:
         reason = f"after {timeout_seconds:.0f} s; allow more with --timeout-seconds"
@@ -80,7 +80,7 @@ def describe_failure(done: process.Completed, output: Path, timeout_seconds: flo
         check_room(output.parent, done.stderr)
         status = CompileStatus.CRASHED if done.returncode < 0 or done.returncode > 128 else CompileStatus.FAILED
         return ended(status=status, reason=first_error(done.stderr))
-    return None
+    return ended(status=CompileStatus.OK)
 
 
 def add_sizes(ended: Compilation, measure: Callable[[], ObjectSizes | None]) -> Compilation:

@@ -1,7 +1,7 @@
 """Compiles one source of a build whole, as the build does: by the driver, from the text to the object."""
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -11,7 +11,7 @@ from mlgokit.compiler.compilation import Compilation, CompileStatus
 from mlgokit.compiler.compile import compiler_environment
 from mlgokit.compiler.limits import TOOL_LIMITS
 from mlgokit.compiler.objects.measure import measure_object
-from mlgokit.compiler.outcome import add_sizes, describe_failure
+from mlgokit.compiler.outcome import add_sizes, describe_end
 from mlgokit.compiler.toolchain import Toolchain
 
 
@@ -38,7 +38,6 @@ def compile_source(
     output: Path,
     *,
     options: Sequence[str] = (),
-    settings: Mapping[str, str] | None = None,
     timeout_seconds: float,
 ) -> Compilation:
     """Compile a source and measure its object. A failure is a record.
@@ -48,7 +47,6 @@ def compile_source(
         call: the driver's call for the source.
         output: absolute path of the object.
         options: further words for the driver.
-        settings: further environment variables.
         timeout_seconds: deadline of the compiler.
     """
     driver = toolchain.clangxx if call.driver == "clang++" else toolchain.clang
@@ -57,11 +55,8 @@ def compile_source(
         timeout_seconds=timeout_seconds,
         cwd=call.directory,
         # At one time for __DATE__ and __TIME__, so that builds differ in nothing else.
-        env=compiler_environment() | {"SOURCE_DATE_EPOCH": "0", **(settings or {})},
+        env=compiler_environment() | {"SOURCE_DATE_EPOCH": "0"},
         limits=TOOL_LIMITS,
     )
-    failed = describe_failure(done, output, timeout_seconds)
-    if failed is not None:
-        return failed
-    ended = Compilation(status=CompileStatus.OK, user_seconds=done.user_seconds, wall_seconds=done.wall_seconds)
-    return add_sizes(ended, functools.partial(measure_object, output))
+    ended = describe_end(done, output, timeout_seconds)
+    return add_sizes(ended, functools.partial(measure_object, output)) if ended.status is CompileStatus.OK else ended

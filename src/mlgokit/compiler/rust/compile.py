@@ -25,7 +25,7 @@ from mlgokit.compiler.inputs import module_facts
 from mlgokit.compiler.limits import TOOL_LIMITS
 from mlgokit.compiler.loaded import Loaded, LoadedFile
 from mlgokit.compiler.objects.measure import measure_object
-from mlgokit.compiler.outcome import describe_failure, first_error, read_outputs
+from mlgokit.compiler.outcome import describe_end, first_error, read_outputs
 from mlgokit.compiler.request import PLAIN, CompileRequest
 from mlgokit.compiler.reuse.known import KnownFunctions
 from mlgokit.compiler.reuse.known_use import NOTHING, Known, compile_with_reuse, select_known
@@ -208,10 +208,9 @@ def _compile(
                 limits=TOOL_LIMITS,
             )
         made = _objects_in(folder)
-        failed = describe_failure(done, output, deadline)
-        if failed is not None:
-            return failed
-        ended = Compilation(status=CompileStatus.OK, user_seconds=done.user_seconds, wall_seconds=done.wall_seconds)
+        ended = describe_end(done, output, deadline)
+        if ended.status is not CompileStatus.OK:
+            return ended
         if len(made) != 1:
             return dataclasses.replace(
                 ended,
@@ -278,14 +277,7 @@ def _objects_in(folder: Path) -> list[Path]:
     return sorted([*folder.glob(f"{_MADE}*"), *folder.glob("*.rcgu.o")])
 
 
-def link_program(
-    compiler: RustCompiler,
-    module: Module,
-    output: Path,
-    *,
-    plugin: Path | None,
-    settings: Mapping[str, str] | None = None,
-) -> str:
+def link_program(compiler: RustCompiler, module: Module, output: Path, *, plugin: Path | None) -> str:
     """Link the program as cargo does, but to another path and with the plugin; return an error, or an empty string.
 
     Args:
@@ -293,7 +285,6 @@ def link_program(
         module: the program as a module.
         output: where the program goes.
         plugin: the plugin to load; ``None`` for none.
-        settings: environment variables for the plugin.
 
     Raises:
         StorageError: the folder of the program cannot be made.
@@ -308,11 +299,11 @@ def link_program(
         words,
         timeout_seconds=compiler.timeout_seconds,
         cwd=call.folder,
-        env=_environment(compiler.rustc, call, plugin) | dict(settings or {}),
+        env=_environment(compiler.rustc, call, plugin),
         limits=TOOL_LIMITS,
     )
-    failed = describe_failure(done, output, compiler.timeout_seconds)
-    return "" if failed is None else f"{failed.status.value}: {failed.reason}"
+    ended = describe_end(done, output, compiler.timeout_seconds)
+    return "" if ended.status is CompileStatus.OK else f"{ended.status.value}: {ended.reason}"
 
 
 def weighed_file(call: RustcCall, output: Path) -> Path:
