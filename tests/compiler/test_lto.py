@@ -97,7 +97,7 @@ def test_a_back_end_writes_a_numbered_object_and_no_image(tmp_path: Path):
     words = link_for_object(link, tmp_path / "1.o", plugin=Path("/p.so"), keeps=True)
     assert words == [
         "ld.lld", "a.o", "b.o", "--thinlto-single-module=a.o", "--load-pass-plugin=/p.so", "--threads=1",
-        "--thinlto-jobs=1", f"--plugin-opt=obj-path={tmp_path / '1.o'}",
+        f"--plugin-opt=obj-path={tmp_path / '1.o'}", "--thinlto-jobs=1",
     ]  # fmt: skip
     (tmp_path / "1.o").write_bytes(b"the index")
     (tmp_path / "1.o1").write_bytes(b"object")

@@ -82,11 +82,8 @@ def member_of_line(line: str, file: Path) -> str | None:
 
 def find_demangler(toolchain: "Toolchain | None" = None) -> Path | None:
     """Find the toolchain's llvm-cxxfilt, else one or c++filt in PATH."""
-    if toolchain is not None:
-        folder = toolchain.clang.parent
-        own = [folder / "llvm-cxxfilt", folder / f"llvm-cxxfilt-{toolchain.major}"]
-        if program := next((path for path in own if path.is_file()), None):
-            return program
+    if toolchain is not None and (own := toolchain.find_tool("llvm-cxxfilt")) is not None:
+        return own
     program = next(filter(None, map(shutil.which, _DEMANGLERS)), None)
     return None if program is None else Path(program)
 

@@ -84,12 +84,11 @@ def link_for_object(module: Module, output: Path, *, plugin: Path | None, keeps:
         keeps: whether the image is kept beside the object.
     """
     output = output if output == Path("-") else output.absolute()
-    if is_back_end(module):
-        extra = [] if plugin is None else [f"--load-pass-plugin={plugin}"]
-        return [*module.command_line, *extra, "--threads=1", "--thinlto-jobs=1", f"--plugin-opt=obj-path={output}"]
-    image = image_beside(output) if keeps else _NOTHING
     extra = [] if plugin is None else [f"--load-pass-plugin={plugin}"]
-    return [*module.command_line, *extra, "--threads=1", f"--plugin-opt=obj-path={output}", "-o", str(image)]
+    words = [*module.command_line, *extra, "--threads=1", f"--plugin-opt=obj-path={output}"]
+    if is_back_end(module):
+        return [*words, "--thinlto-jobs=1"]
+    return [*words, "-o", str(image_beside(output) if keeps else _NOTHING)]
 
 
 def is_back_end(module: Module) -> bool:
@@ -266,8 +265,7 @@ def _link_keeping(call: LinkerCall, scratch: Path, kept: Sequence[str], *, timeo
     done = process.run(argv, timeout_seconds=timeout_seconds, cwd=call.folder, limits=USERS_LIMITS)
     if done.timed_out:
         return image, f"it did not end within {timeout_seconds:.0f} s"
-    errors = [line for line in done.stderr.splitlines() if "error:" in line] or ["no message"]
-    return image, "" if done.returncode == 0 else errors[0]
+    return image, "" if done.returncode == 0 else first_error(done.stderr)
 
 
 def _drop_outputs(call: Sequence[str], folder: Path) -> LinkerCall:

@@ -66,11 +66,9 @@ class Completed:
 
 
 def kill_group(process: subprocess.Popen[bytes]) -> None:
-    """Kill the process group that ``process`` leads, and reap the leader."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
+    """Kill the process group that ``process`` leads, and reap the leader, if it was not reaped before."""
     with contextlib.suppress(ChildProcessError):
-        process.wait()
+        reap_group(process)
 
 
 @contextlib.contextmanager

@@ -61,15 +61,10 @@ def save_compilation(path: Path, done: Compilation) -> bool:
     if done.regalloc is not None:
         facts["regalloc_functions"] = done.regalloc.functions
         arrays |= {"regalloc_counts": done.regalloc.counts, "regalloc_costs": done.regalloc.costs}
-    if decisions.heuristic is not None:
-        facts["heuristic"] = True
-        arrays["heuristic"] = decisions.heuristic
-    if decisions.by_table is not None:
-        facts["by_table"] = True
-        arrays["by_table"] = decisions.by_table
-    if decisions.site is not None:
-        facts["sites"] = True
-        arrays["sites"] = decisions.site.view(np.int64)
+    sites = None if decisions.site is None else decisions.site.view(np.int64)
+    for name, array in (("heuristic", decisions.heuristic), ("by_table", decisions.by_table), ("sites", sites)):
+        if array is not None:
+            facts[name], arrays[name] = True, array
     for log in done.logs.values():
         arrays["log"] = np.frombuffer(render_log(log), np.uint8)
     arrays["facts"] = np.frombuffer(json.dumps(facts).encode(), np.uint8)

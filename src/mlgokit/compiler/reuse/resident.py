@@ -271,8 +271,7 @@ def _end(resident: _Resident) -> None:
     """Kill a resident, and reap it."""
     with contextlib.suppress(OSError):
         resident.channel.close()
-    with contextlib.suppress(ChildProcessError):
-        process.reap_group(resident.process)
+    process.kill_group(resident.process)
 
 
 def _end_all(residents: list[_Resident]) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from mlgokit.compiler import process
 from mlgokit.compiler.limits import USERS_LIMITS
+from mlgokit.compiler.outcome import first_error
 from mlgokit.compiler.rust.wrapper import codegen_option, is_program, option_value, why_not_tuned
 from mlgokit.errors import CorpusError, InputError, UsageError
 from mlgokit.files import digest_file, writing
@@ -150,9 +151,7 @@ def run_cargo(
         limits=USERS_LIMITS,
     )
     if done.timed_out or done.returncode != 0:
-        lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-        said = next((line for line in lines if line.startswith("error")), lines[-1] if lines else "no message")
-        reason = f"no end after {timeout_seconds:.0f} s" if done.timed_out else said
+        reason = f"no end after {timeout_seconds:.0f} s" if done.timed_out else first_error(done.stderr)
         raise UsageError(f"--cargo: expected a build that succeeds, found: {reason}; run it by hand in {folder}")
     return done
 
@@ -176,17 +175,12 @@ def _drop_target_folder(command: Sequence[str]) -> list[str]:
 
 def calls_below(place: Path) -> list[RustcCall]:
     """Read the calls of the builds that :func:`run_cargo` ran in ``place``, the last of each crate and crate type."""
-    return read_calls(place.resolve() / _CALLS)
-
-
-def read_calls(folder: Path) -> list[RustcCall]:
-    """Read the recorded calls in a folder, the last one of each crate and crate type."""
     found: dict[tuple[str, str], RustcCall] = {}
-    for path in sorted(folder.glob("*.call"), key=lambda path: path.stat().st_mtime_ns):
-        place, *words = _texts(path)
+    for path in sorted((place / _CALLS).glob("*.call"), key=lambda path: path.stat().st_mtime_ns):
+        folder, *words = _texts(path)
         pairs = (text.partition("=") for text in _texts(path.with_suffix(".environment")))
         environment = {name: value for name, _, value in pairs if name and not _LATER.fullmatch(name)}
-        call = RustcCall(words=tuple(words), folder=Path(place), environment=environment)
+        call = RustcCall(words=tuple(words), folder=Path(folder), environment=environment)
         if call.crate:
             found.pop((call.crate, call.kind), None)
             found[call.crate, call.kind] = call
