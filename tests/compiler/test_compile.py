@@ -9,14 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.scripts import script
 
 from mlgokit.compiler.compilation import Compilation, CompileStatus
 from mlgokit.compiler.compile import ClangCompiler, command
 from mlgokit.compiler.objects import elf
-from mlgokit.compiler.outcome import first_error
 from mlgokit.compiler.request import HEURISTIC, CompileRequest, PluginUse
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.errors import StorageError, ToolError, UsageError
+from mlgokit.errors import StorageError, UsageError
 from mlgokit.spec import TensorSpec
 from mlgokit.testing import toy_source
 from mlgokit.traces import ContextSpan, Header, Log, render_log
@@ -67,7 +67,7 @@ def compile_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Co
     descriptor = os.open(alive, os.O_RDONLY | os.O_NONBLOCK)
 
     def run(
-        script: str,
+        text: str,
         command_line: tuple[str, ...] = ("-cc1", "-Oz"),
         *,
         use: PluginUse | None = None,
@@ -76,10 +76,8 @@ def compile_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Co
         timeout_seconds: float = 60,
         thinlto_index: Path | None = None,
     ) -> Compilation:
-        clang = tmp_path / "clang"
         # Each process of the script holds the pipe open: its end is theirs.
-        clang.write_text(f"#!/bin/sh\ncd {tmp_path}\nexec 9>alive\nfor output; do :; done\n{script}\n")
-        clang.chmod(0o755)
+        clang = script(tmp_path / "clang", f"cd {tmp_path}", "exec 9>alive", "for output; do :; done", text)
         toolchain = Toolchain(major=19, version="19.1.7", clang=clang, clangxx=clang)
         request = CompileRequest(use=use, keep="log", keep_object=keep_object, keep_logs=keep_logs or {})
         module = toy_source("module", bitcode=tmp_path / "module.bc", command_line=command_line)
@@ -307,23 +305,6 @@ def test_an_object_that_cannot_be_read_is_a_result(compile_with: Compile, script
     assert result.sizes is None
 
 
-def test_a_compiler_that_is_not_there_is_an_error(tmp_path: Path):
-    missing = tmp_path / "clang"
-
-    with pytest.raises(ToolError, match="expected an executable program, found none"):
-        ClangCompiler(toolchain=Toolchain(major=19, version="19.1.7", clang=missing, clangxx=missing)).compile(
-            toy_source("module")
-        )
-
-
-@pytest.mark.parametrize(
-    ("text", "line"),
-    [("", "no message"), ("\n \n", "no message"), ("a\nb\n", "b"), ("a\n  x: error: y \nerror: z", "x: error: y")],
-)
-def test_the_first_error_is_shown(text: str, line: str):
-    assert first_error(text) == line
-
-
 def test_a_use_of_the_plugin_needs_one(compile_with: Compile):
     with pytest.raises(
         UsageError, match="compile: expected a plugin for a request with policies, tables or logs, found none; build it"
@@ -333,13 +314,11 @@ def test_a_use_of_the_plugin_needs_one(compile_with: Compile):
 
 def test_what_is_known_is_whole_again_when_the_memory_fails(tmp_path: Path):
     """The plugin's list of functions says nothing that fits: the module is compiled once more, and never with it."""
-    clang = tmp_path / "clang"
     (tmp_path / "object.o").write_bytes(object_bytes())
-    clang.write_text(
-        f"#!/bin/sh\nfor output; do :; done\necho >> {tmp_path}/calls\n"
-        f'[ -z "$MLGOKIT_FUNCTIONS" ] || exit 1\ncp {tmp_path}/object.o "$output"\n'
-    )
-    clang.chmod(0o755)
+    clang = script(
+        tmp_path / "clang", "for output; do :; done", f"echo >> {tmp_path}/calls",
+        '[ -z "$MLGOKIT_FUNCTIONS" ] || exit 1', f'cp {tmp_path}/object.o "$output"',
+    )  # fmt: skip
     compiler = ClangCompiler(
         toolchain=Toolchain(major=19, version="19.1.7", clang=clang, clangxx=clang), plugin=tmp_path / "p.so", known={}
     )

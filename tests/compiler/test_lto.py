@@ -4,6 +4,7 @@ import dataclasses
 from pathlib import Path
 
 import pytest
+from tests.scripts import script
 
 from mlgokit.compiler.lto import (
     LinkerCall,
@@ -17,12 +18,6 @@ from mlgokit.compiler.lto import (
 )
 from mlgokit.errors import UsageError
 from mlgokit.testing import FAKE_TOOLCHAIN, toy_source
-
-
-def script(path: Path, *lines: str) -> Path:
-    path.write_text("\n".join(("#!/bin/sh", *lines, "")))
-    path.chmod(0o755)
-    return path
 
 
 def linker(folder: Path, *, version: str = "LLD 22.1.8 (compatible with GNU linkers)") -> Path:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.scripts import script
 
 from mlgokit.compiler import plugin_build, process
 from mlgokit.compiler.plugin_build import build_plugin, default_build_folder, link_policies
@@ -40,9 +41,7 @@ class Place:
     calls_file: Path
 
     def script(self, text: str) -> None:
-        clangxx = self.toolchain.clangxx
-        clangxx.write_text(f'#!/bin/sh\necho "$*" >> {self.calls_file}\nfor output; do :; done\n{text}\n')
-        clangxx.chmod(0o755)
+        script(self.toolchain.clangxx, f'echo "$*" >> {self.calls_file}', "for output; do :; done", text)
 
     def calls(self) -> list[str]:
         return self.calls_file.read_text().splitlines() if self.calls_file.exists() else []

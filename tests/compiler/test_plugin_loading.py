@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from tests.scripts import script
 
 from mlgokit.commands.doctor import diagnose_toolchain
 from mlgokit.compiler.plugin_loading import why_no_plugin_loads
@@ -29,9 +30,7 @@ def compiler(folder: Path, answer: str = UNDEFINED, version: str = "22.1.0", *, 
     """An installation whose clang answers so to a plugin."""
     (folder / "bin").mkdir(parents=True)
     for name in ("clang", "clang++"):
-        path = folder / "bin" / name
-        path.write_text(f"#!/bin/sh\n{STATIC.format(version=version, answer=answer)}\n")
-        path.chmod(0o755)
+        script(folder / "bin" / name, STATIC.format(version=version, answer=answer))
     if headers:
         header = folder / "include" / "llvm" / "Config" / "llvm-config.h"
         header.parent.mkdir(parents=True)
@@ -82,8 +81,7 @@ def test_a_clang_that_takes_the_probe_in_is_not_refused(tmp_path: Path, answer: 
 
 
 def test_what_cannot_be_tried_is_not_refused(tmp_path: Path):
-    clang = compiler(tmp_path)
-    clang.write_text("#!/bin/sh\nexit 1\n")
+    clang = script(compiler(tmp_path), "exit 1")
 
     assert not why_no_plugin_loads(clang)
     assert not why_no_plugin_loads(tmp_path / "nothing")

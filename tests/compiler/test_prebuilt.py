@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.scripts import script
 
 from mlgokit.commands.doctor_trials import list_prebuilt, obtain_plugin
 from mlgokit.compiler import prebuilt as module
@@ -82,9 +83,7 @@ class Place:
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
     for name, action in (("clang++", 'echo "made of $*" > "$output"'), ("clang", "true")):
-        path = tmp_path / name
-        path.write_text(f'#!/bin/sh\necho "{name} $*" >> {tmp_path}/calls\nfor output; do :; done\n{action}\n')
-        path.chmod(0o755)
+        script(tmp_path / name, f'echo "{name} $*" >> {tmp_path}/calls', "for output; do :; done", action)
     toolchain = Toolchain(
         major=22, version="22.1.8", clang=tmp_path / "clang", clangxx=tmp_path / "clang++", target=TARGET
     )
@@ -93,7 +92,7 @@ def place(tmp_path: Path) -> Place:
 
 def refuse(place: Place) -> None:
     """Let the compiler load nothing."""
-    place.toolchain.clang.write_text("#!/bin/sh\necho 'error: unable to load plugin: no such symbol' >&2\nexit 1\n")
+    script(place.toolchain.clang, "echo 'error: unable to load plugin: no such symbol' >&2", "exit 1")
 
 
 def test_objects_that_fit_are_linked_and_loaded_without_headers(install: Install, place: Place):

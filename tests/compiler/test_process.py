@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import pytest
+from tests.scripts import script
 
 from mlgokit.compiler.limits import COMPILER_LIMITS, TOOL_LIMITS, USERS_LIMITS, Limits
 from mlgokit.compiler.options.cc1 import Cc1Line
@@ -23,9 +24,7 @@ def test_what_a_program_prints_and_returns():
 
 
 def test_a_program_is_looked_for_in_the_path_that_it_is_given(tmp_path: Path):
-    program = tmp_path / "only-here"
-    program.write_text("#!/bin/sh\necho found\n")
-    program.chmod(0o755)
+    script(tmp_path / "only-here", "echo found")
     done = run(["only-here"], timeout_seconds=30, env={"PATH": f"{tmp_path}:/usr/bin:/bin"})
     assert done.stdout == b"found\n"
 
@@ -72,15 +71,10 @@ def test_a_system_without_descriptors_of_processes_will_do(monkeypatch: pytest.M
 
 def test_a_setpriv_that_cannot_end_children_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     # As that of BusyBox.
-    (tmp_path / "setpriv").write_text("#!/bin/sh\necho 'setpriv: unrecognized option: pdeathsig' >&2\nexit 1\n")
-    (tmp_path / "setpriv").chmod(0o755)
+    script(tmp_path / "setpriv", "echo 'setpriv: unrecognized option: pdeathsig' >&2", "exit 1")
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    script = "from mlgokit.compiler.process import run; print(run(['echo', 'hello'], timeout_seconds=60).stdout)"
-    assert run([sys.executable, "-c", script], timeout_seconds=LONG).stdout == b"b'hello\\n'\n"
-
-
-def test_an_end_before_the_deadline_is_not_a_time_out():
-    assert not run(["true"], timeout_seconds=LONG).timed_out
+    code = "from mlgokit.compiler.process import run; print(run(['echo', 'hello'], timeout_seconds=60).stdout)"
+    assert run([sys.executable, "-c", code], timeout_seconds=LONG).stdout == b"b'hello\\n'\n"
 
 
 def test_a_missing_program_is_a_sentence(tmp_path: Path):
@@ -226,27 +220,23 @@ def test_a_child_takes_no_more_memory_than_it_may():
 
 
 def test_a_compiler_has_limits_of_its_own(tmp_path: Path):
-    compiler = tmp_path / "clang"
     wait = LIMITED.replace("-f", "-v")
-    compiler.write_text(f'#!/bin/sh\ntest "$1" = -cc1 && {{ {wait}; }}\nulimit -f\nulimit -v\n')
-    compiler.chmod(0o755)
+    compiler = script(tmp_path / "clang", f'test "$1" = -cc1 && {{ {wait}; }}', "ulimit -f", "ulimit -v")
     found = run(Cc1Line(compiler), timeout_seconds=LONG).stdout.decode().split()
     # In blocks of 512 bytes and in KiB.
     assert found[1] == str((COMPILER_LIMITS.memory_bytes or 0) // 1024)
     assert int(found[0]) in {(COMPILER_LIMITS.file_bytes or 0) // 512, (COMPILER_LIMITS.file_bytes or 0) // 1024}
-    compiler.write_text(f"#!/bin/sh\n{wait}\nulimit -f\nulimit -v\n")
+    script(compiler, wait, "ulimit -f", "ulimit -v")
     found = run([compiler, "-v"], timeout_seconds=LONG).stdout.decode().split()
     assert found[1] == str((TOOL_LIMITS.memory_bytes or 0) // 1024)
     assert int(found[0]) in {(TOOL_LIMITS.file_bytes or 0) // 512, (TOOL_LIMITS.file_bytes or 0) // 1024}
-    compiler.write_text("#!/bin/sh\nsleep 0.1; ulimit -f; ulimit -v\n")
+    script(compiler, "sleep 0.1; ulimit -f; ulimit -v")
     found = run([compiler], timeout_seconds=LONG, limits=USERS_LIMITS).stdout.decode().split()
     assert found == ["unlimited", "unlimited"]
 
 
 def test_a_sanitized_compiler_has_all_addresses(tmp_path: Path):
-    compiler = tmp_path / "clang"
-    compiler.write_text(f"#!/bin/sh\n# __asan_init\n{LIMITED}\nulimit -f\nulimit -v\n")
-    compiler.chmod(0o755)
+    compiler = script(tmp_path / "clang", "# __asan_init", LIMITED, "ulimit -f", "ulimit -v")
     found = run(Cc1Line(compiler), timeout_seconds=LONG).stdout.decode().split()
     assert found[0] != "unlimited"
     assert found[1] == "unlimited"

@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
+from tests.scripts import script
 
 from mlgokit.compiler.compilation import CompileStatus
 from mlgokit.compiler.request import CompileRequest, PluginUse
@@ -15,12 +16,6 @@ from mlgokit.errors import CorpusError, StorageError, ToolError, UsageError
 from mlgokit.testing import FAKE_TOOLCHAIN, toy_source
 
 SIZE = ("-C", "opt-level=z", "-C", "lto=fat", "-C", "codegen-units=1")
-
-
-def script(path: Path, *lines: str) -> Path:
-    path.write_text("\n".join(("#!/bin/sh", *lines, "")))
-    path.chmod(0o755)
-    return path
 
 
 def call(*words: str, crate: str = "app", kind: str = "bin", folder: Path = Path("/work")) -> RustcCall:

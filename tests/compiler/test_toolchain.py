@@ -2,6 +2,7 @@ import os
 from pathlib import Path
 
 import pytest
+from tests.scripts import script
 
 from mlgokit.compiler import program_version, toolchain as module
 from mlgokit.compiler.toolchain import LOCATION_VARIABLE, find_toolchain, find_toolchains, survey
@@ -10,9 +11,7 @@ from mlgokit.errors import ToolError
 
 def program(path: Path, text: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(0o755)
-    return path
+    return script(path, text)
 
 
 def installation(root: Path, version: str, *, vendor: str = "Debian ", headers: bool = True) -> Path:

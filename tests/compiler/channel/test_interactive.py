@@ -12,7 +12,6 @@ from mlgokit.advisors import Advisor, Constant, Echo, Observation, Recording, Re
 from mlgokit.compiler.channel.interactive import (
     InteractiveResult,
     InteractiveStatus,
-    clang_words,
     drive,
     encode_advice,
 )
@@ -342,10 +341,6 @@ def test_no_descriptor_is_left_open(play: Play):
     play("connect(); context(); ask(0); hear()", Constant(1))
     play("connect(); sleep()", Constant(1), timeout_seconds=0.5)
     assert len(list(Path("/proc/self/fd").iterdir())) == before
-
-
-def test_clang_takes_each_option_after_a_word_of_its_own():
-    assert clang_words(("-a=1", "-b")) == ("-mllvm", "-a=1", "-mllvm", "-b")
 
 
 @pytest.mark.parametrize(

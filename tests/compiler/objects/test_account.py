@@ -4,30 +4,16 @@ import numpy as np
 import pytest
 
 from mlgokit.compiler.objects.account import account_of
-from mlgokit.compiler.objects.measure import Objective, ObjectSizes, SectionTotals, project_image_estimate
+from mlgokit.compiler.objects.measure import Objective, ObjectSizes, project_image_estimate
+from mlgokit.testing import toy_sizes
 
 
 def sizes(functions: dict[str, tuple[int, str | None]], rest: int = 0) -> ObjectSizes:
     """An object of functions with so many bytes of text, in the COMDAT group of that name or in none."""
-    signatures = tuple(dict.fromkeys(group for _, group in functions.values() if group is not None))
-    count = len(functions)
-    text = np.array([size for size, _ in functions.values()], np.int64)
-    zero = np.zeros(count, np.int64)
-    total = int(text.sum()) + rest
-    return ObjectSizes(
-        totals=SectionTotals(text=total, rodata=0, eh_frame=0, data=0, bss=0, except_table=0),
-        function_names=tuple(functions),
-        function_text=text,
-        function_rodata=zero,
-        function_except_table=zero,
-        function_eh_frame=zero,
-        function_signature=np.array(
-            [-1 if group is None else signatures.index(group) for _, group in functions.values()], np.int64
-        ),
-        signatures=signatures,
-        signature_rest=np.zeros((len(signatures), 3), np.int64),
-        signature_data=np.zeros(len(signatures), np.int64),
-        rest=np.array([rest, 0, 0], np.int64),
+    return toy_sizes(
+        {name: size for name, (size, _) in functions.items()},
+        signatures={name: group for name, (_, group) in functions.items() if group is not None},
+        rest=rest,
     )
 
 

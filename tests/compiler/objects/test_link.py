@@ -3,15 +3,14 @@
 from pathlib import Path
 
 import pytest
+from tests.scripts import script
 
 from mlgokit.compiler.objects.link import LinkedImage, LinkStatus, link_image, link_roots
 from mlgokit.errors import InputError, ToolError, UsageError
 
 
-def link(tmp_path: Path, script: str, *, timeout_seconds: float = 20, icf: bool = False) -> LinkedImage:
-    lld = tmp_path / "ld.lld"
-    lld.write_text(f"#!/bin/sh\n{script}\n")
-    lld.chmod(0o755)
+def link(tmp_path: Path, line: str, *, timeout_seconds: float = 20, icf: bool = False) -> LinkedImage:
+    lld = script(tmp_path / "ld.lld", line)
     objects = [tmp_path / "a b.o", tmp_path / "c.o"]
     return link_image(
         objects,

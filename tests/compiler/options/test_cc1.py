@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.scripts import script
 
 from mlgokit.compiler import process
 from mlgokit.compiler.options.cc1 import Cc1Line
@@ -82,9 +83,7 @@ def test_a_front_end_has_options_that_bitcode_has_not():
 
 
 def test_only_a_judged_line_is_started(tmp_path: Path):
-    clang = tmp_path / "clang"
-    clang.write_text(f"#!/bin/sh\ntouch {tmp_path}/started\n")
-    clang.chmod(0o755)
+    clang = script(tmp_path / "clang", f"touch {tmp_path}/started")
     judged = Cc1Line(clang, options=("-cc1", "-Oz"), own=OWN)
     for changed in ([*judged], judged[:2] + judged[3:], (*judged, "-w"), [clang, "-cc1as"]):
         with pytest.raises(UsageError, match=r"must be passed as a Cc1Line, found plain words \(-cc1"):
