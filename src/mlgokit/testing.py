@@ -5,6 +5,7 @@ inlined; it follows policies, decision tables and exploration, and makes logs. F
 :class:`FakeCompiler` a function.
 """
 
+import itertools
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from mlgokit.compiler.request import ALWAYS, PLAIN, CompileRequest
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.files import atomic_write
 from mlgokit.module import Module
-from mlgokit.policy.network import Policy
+from mlgokit.policy.network import Layer, Policy
 from mlgokit.policy.store import load_policy
 from mlgokit.problems import INLINE_SIZE
 from mlgokit.spec import TensorSpec
@@ -187,6 +188,17 @@ def toy_sizes(
         else References(
             by_function=tuple(tuple(references.get(name, ())) for name in functions), always_live=frozenset()
         ),
+    )
+
+
+def toy_layers(rng: np.random.Generator, widths: Sequence[int], *, members: int = 2) -> tuple[Layer, ...]:
+    """Draw the layers of a policy's networks, from the first width to the last."""
+    return tuple(
+        Layer(
+            (rng.normal(size=(members, inputs, outputs)) / np.sqrt(inputs)).astype(np.float32),
+            rng.normal(size=(members, outputs)).astype(np.float32) * np.float32(0.1),
+        )
+        for inputs, outputs in itertools.pairwise(widths)
     )
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.llvm.bitcode import put_bitcode
 from tests.llvm.cluster_processes import Cluster
 
 from mlgokit.compiler import process
@@ -44,15 +45,10 @@ def corpus_of(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) ->
         folder = tmp_path_factory.mktemp(f"{name}-{toolchain.major}")
         options = ("-cc1", "-triple", toolchain.target, level, "-ffunction-sections")
         for module, text in sources.items():
-            source, bitcode = folder / f"{module}.cpp", folder / f"{module}.bc"
-            bitcode.write_bytes(b"no bitcode")
+            (folder / f"{module}.bc").write_bytes(b"no bitcode")
             (folder / f"{module}.cmd").write_bytes(b"".join(option.encode() + b"\0" for option in options))
-            if not text:
-                continue
-            source.write_text(text)
-            argv = [toolchain.clangxx, "-c", level, "-Xclang", "-disable-llvm-passes", "-emit-llvm", source]
-            done = process.run([*argv, "-o", bitcode], timeout_seconds=60)
-            assert done.returncode == 0, done.stderr
+            if text:
+                put_bitcode(toolchain.clangxx, folder / f"{module}.cpp", text, level)
         (folder / "corpus_description.json").write_text(json.dumps({"has_thinlto": False, "modules": list(sources)}))
         write_sidecar(folder, {module: {"project": module} for module in sources}, ())
         return folder

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.llvm.bitcode import put_bitcode
 
 from mlgokit.advisors import Advisor, RandomLegal
-from mlgokit.compiler import process
 from mlgokit.compiler.channel.interactive import channel_use, drive_channels
 from mlgokit.compiler.compilation import CompileStatus
 from mlgokit.compiler.compile import ClangCompiler, command
@@ -66,11 +66,8 @@ class Outcome:
 @pytest.fixture
 def place(toolchain: Toolchain, plugin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     """The sample as bitcode; temporary files of this process are in the place too."""
-    source, bitcode = tmp_path / "sample.c", tmp_path / "sample.bc"
-    source.write_text("".join(FUNCTION.replace("hash", f"hash{index}") for index in range(4)))
-    words = ["-O2", "-Xclang", "-disable-llvm-passes", "-emit-llvm", "-c", source, "-o", bitcode]
-    made = process.run([toolchain.clang, *words], timeout_seconds=TIMEOUT_SECONDS)
-    assert made.returncode == 0, made.stderr
+    text = "".join(FUNCTION.replace("hash", f"hash{index}") for index in range(4))
+    bitcode = put_bitcode(toolchain.clang, tmp_path / "sample.c", text, "-O2")
     temporary, outputs = tmp_path / "temporary", tmp_path / "outputs"
     temporary.mkdir()
     outputs.mkdir()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.llvm.bitcode import put_bitcode
 
 from mlgokit.compiler import process
 from mlgokit.compiler.compile import ClangCompiler
@@ -83,20 +84,8 @@ def function() -> str:
 @pytest.fixture
 def module(toolchain: Toolchain, target: str, function: str, tmp_path: Path) -> Module:
     """Two functions that differ by a constant; without the outliner, which moves what they have in common."""
-    source, bitcode = tmp_path / "two.c", tmp_path / "two.bc"
     texts = [function.replace("NAME", name).replace("LAST", last) for name, last in ((FIRST, "1000"), (SECOND, "77"))]
-    source.write_text("".join(texts))
-    words = [
-        "-Oz",
-        "-c",
-        "-emit-llvm",
-        "-Xclang",
-        "-disable-llvm-passes",
-        f"--target={target}",
-        str(source),
-    ]
-    done = process.run([str(toolchain.clang), *words, "-o", str(bitcode)], timeout_seconds=60)
-    assert done.returncode == 0, done.stderr
+    bitcode = put_bitcode(toolchain.clang, tmp_path / "two.c", "".join(texts), "-Oz", f"--target={target}")
     features = ("-target-feature", "+m", "-target-feature", "+c", "-target-feature", "+relax")
     return Module(
         name="two.o",

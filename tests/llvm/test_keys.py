@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.llvm.bitcode import put_bitcode
 
 from mlgokit.compiler import process
 from mlgokit.compiler.caching import CachingCompiler, open_caching
@@ -37,12 +38,10 @@ int f(int x) {
 
 @pytest.fixture
 def module(toolchain: Toolchain, tmp_path: Path) -> Module:
-    source, bitcode, profile = tmp_path / "m.c", tmp_path / "m.bc", tmp_path / "samples.prof"
-    source.write_text(SOURCE)
+    profile = tmp_path / "samples.prof"
     profile.write_text(HOT)
-    words = [toolchain.clang, "-c", "-O2", "-gline-tables-only", "-fdebug-info-for-profiling"]
-    words += [f"-fprofile-sample-use={profile}", "-Xclang", "-disable-llvm-passes", "-emit-llvm", source, "-o", bitcode]
-    assert process.run(words, timeout_seconds=60).returncode == 0
+    words = ("-O2", "-gline-tables-only", "-fdebug-info-for-profiling", f"-fprofile-sample-use={profile}")
+    bitcode = put_bitcode(toolchain.clang, tmp_path / "m.c", SOURCE, *words)
     return Module(
         name="m",
         project="p",
@@ -193,21 +192,18 @@ def asked(**policies: str) -> CompileRequest:
     return CompileRequest(use=PluginUse(policies=named, logs=("inline-size",)), reuse=True)
 
 
-def put_bitcode(toolchain: Toolchain, folder: Path, text: str) -> Module:
+def bare_module(toolchain: Toolchain, folder: Path, text: str) -> Module:
     """A module whose functions may be known: no profile, no debug information."""
-    source, bitcode = folder / "bare.c", folder / "bare.bc"
-    source.write_text(text)
-    words = [toolchain.clang, "-c", "-Oz", "-Xclang", "-disable-llvm-passes", "-emit-llvm", source, "-o", bitcode]
-    assert process.run(words, timeout_seconds=60).returncode == 0
+    bitcode = put_bitcode(toolchain.clang, folder / "bare.c", text, "-Oz")
     options = ("-cc1", "-triple", toolchain.target, "-Oz", "-ffunction-sections")
     return Module(name="m", project="p", language="c", bitcode=bitcode, command_line=options, bitcode_bytes=1)
 
 
 def test_what_compilers_share_goes_by_the_files_of_today(toolchain: Toolchain, plugin: Path, tmp_path: Path):
-    module = put_bitcode(toolchain, tmp_path, SOURCE)
+    module = bare_module(toolchain, tmp_path, SOURCE)
     with contextlib.closing(reusing(toolchain, plugin)) as compiler:
         assert len({compiler.compile(module, asked()).measured.totals.text for _ in range(3)}) == 1
-        put_bitcode(toolchain, tmp_path, f"{SOURCE}int more(int x) {{ return g(x) - x; }}")
+        bare_module(toolchain, tmp_path, f"{SOURCE}int more(int x) {{ return g(x) - x; }}")
         now = compiler.compile(module, asked())
         assert compiler.residents is not None
         assert not compiler.residents.declined
@@ -222,7 +218,7 @@ def test_known_functions_do_not_stand_for_others_allocated_otherwise(
     sums = " ".join(f"int v{n} = get(i + {n});" for n in range(24))
     uses = " + ".join(f"v{n} * get(v{23 - n})" for n in range(24))
     loop = "for (int k = 0; k < i; k++) v3 += get(k) * v7;"
-    module = put_bitcode(toolchain, tmp_path, f"int get(int);\nint hot(int i) {{ {sums} {loop} return {uses}; }}")
+    module = bare_module(toolchain, tmp_path, f"int get(int);\nint hot(int i) {{ {sums} {loop} return {uses}; }}")
     first = asked(regalloc_eviction=":first")
     alone = ClangCompiler(toolchain=toolchain, plugin=plugin)
     plain, otherwise = (
@@ -239,7 +235,7 @@ def test_known_functions_do_not_stand_for_others_allocated_otherwise(
 def test_what_functions_execute_is_listed_of_those_that_are_known_too(
     toolchain: Toolchain, plugin: Path, tmp_path: Path
 ):
-    module = put_bitcode(toolchain, tmp_path, SOURCE)
+    module = bare_module(toolchain, tmp_path, SOURCE)
     use = PluginUse(policies={"inline-size": HEURISTIC}, list_changes=True)
     with contextlib.closing(reusing(toolchain, plugin, share=1)) as compiler:
         for _ in range(3):
@@ -259,7 +255,7 @@ def test_what_functions_execute_is_listed_of_those_that_are_known_too(
 
 
 def test_a_known_function_that_is_another_one_now_is_an_error(toolchain: Toolchain, plugin: Path, tmp_path: Path):
-    module = put_bitcode(toolchain, tmp_path, SOURCE)
+    module = bare_module(toolchain, tmp_path, SOURCE)
     with contextlib.closing(reusing(toolchain, plugin, share=1)) as compiler:
         for _ in range(3):
             assert compiler.compile(module, asked()).ok

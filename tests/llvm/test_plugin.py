@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.llvm.bitcode import put_bitcode
 
-from mlgokit.advisors import Constant, Observation
+from mlgokit.advisors import Advisor, Constant, Observation
 from mlgokit.commands.export import Export, run as export
 from mlgokit.compiler import process
 from mlgokit.compiler.channel.interactive import InteractiveStatus, clang_words, drive
@@ -21,11 +22,12 @@ from mlgokit.compiler.objects.measure import measure_object
 from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.export.plugin import export_plugin
 from mlgokit.policy.exploration import Exploration, decide_binary, exploration_draws
-from mlgokit.policy.network import Gate, Layer, OutputKind, Policy
-from mlgokit.policy.normaliser import SignedLog, fit_quantile, fit_signed_log
+from mlgokit.policy.network import Gate, OutputKind, Policy
+from mlgokit.policy.normaliser import fit_quantile, fit_signed_log
 from mlgokit.policy.pretrained import policy_file
-from mlgokit.policy.store import save_policy
+from mlgokit.policy.store import policy_bytes, save_policy
 from mlgokit.problems import INLINE_SIZE
+from mlgokit.testing import toy_layers
 from mlgokit.traces.log import Log, read_log
 
 pytestmark = [pytest.mark.llvm, pytest.mark.every_major]
@@ -102,16 +104,30 @@ class Bench:
     def log(self, name: str = "log") -> Log:
         return read_log(self.folder / name)
 
+    def same_over_pipes(self, log: Log, advisor: Advisor) -> Log:
+        """What LLVM asks over pipes, which is what the plugin was asked."""
+        channel = INLINE_SIZE.channel_for(self.toolchain.major, include_default=False)
+        result = drive(
+            [str(self.toolchain.clangxx), *OPTIONS, "-c", str(self.bitcode), "-o", "pipes.o"],
+            channel_options=clang_words(channel.options),
+            overwritten=channel.overwritten,
+            advisor=advisor,
+            timeout_seconds=60,
+            answer_timeout_seconds=20,
+            cwd=self.folder,
+        )
+        assert result.status is InteractiveStatus.OK, result
+        assert result.log is not None
+        for spec in result.log.header.features:
+            np.testing.assert_array_equal(log.columns[spec.name], result.log.columns[spec.name], err_msg=spec.name)
+        return result.log
+
 
 @pytest.fixture(scope="session")
 def bitcode(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """SOURCE before optimization."""
     folder = tmp_path_factory.mktemp(f"bitcode-{toolchain.major}")
-    (folder / "source.cpp").write_text(SOURCE)
-    front = [*OPTIONS, "-Xclang", "-disable-llvm-passes", "-emit-llvm", "-c", "source.cpp", "-o", "source.bc"]
-    done = process.run([toolchain.clangxx, *front], timeout_seconds=60, cwd=folder)
-    assert done.returncode == 0, done.stderr
-    return folder / "source.bc"
+    return put_bitcode(toolchain.clangxx, folder / "source.cpp", SOURCE, *OPTIONS)
 
 
 @pytest.fixture(scope="session")
@@ -141,13 +157,7 @@ def llvm_policy(heuristic: Log, *, output: OutputKind, own_features: bool = Fals
     fit = fit_signed_log if output is OutputKind.EFFECT_BYTES else fit_quantile
     normaliser = fit(values)
     widths = [normaliser.width, 24, 16, 1 if output is OutputKind.EFFECT_BYTES else 2]
-    layers = tuple(
-        Layer(
-            (rng.normal(size=(3, inputs, outputs)) / np.sqrt(inputs)).astype(np.float32),
-            rng.normal(size=(3, outputs)).astype(np.float32) * 0.1,
-        )
-        for inputs, outputs in itertools.pairwise(widths)
-    )
+    layers = toy_layers(rng, widths, members=3)
     return Policy(
         problem="inline-size", features=tuple(names), normaliser=normaliser, layers=layers, output=output,
         bytes_per_unit=0.2,
@@ -231,24 +241,11 @@ def test_python_over_pipes_and_plugin_decide_alike_observation_by_observation(
         flip_probability=repr(exploration.flip_probability),
     )
     assert done.returncode == 0, done.stderr
-    channel = INLINE_SIZE.channel_for(bench.toolchain.major, include_default=False)
-    result = drive(
-        [str(bench.toolchain.clangxx), *OPTIONS, "-c", str(bench.bitcode), "-o", "pipes.o"],
-        channel_options=clang_words(channel.options),
-        overwritten=channel.overwritten,
-        advisor=PolicyAdvisor(policy, exploration),
-        timeout_seconds=60,
-        answer_timeout_seconds=20,
-        cwd=bench.folder,
-    )
-    assert result.status is InteractiveStatus.OK, result
-    assert result.log is not None
     plugin_log = bench.log("plugin.log")
     assert plugin_log.observation_count > 100
-    for spec in result.log.header.features:
-        np.testing.assert_array_equal(plugin_log.columns[spec.name], result.log.columns[spec.name], err_msg=spec.name)
+    over_pipes = bench.same_over_pipes(plugin_log, PolicyAdvisor(policy, exploration))
     decisions = plugin_log.columns["inlining_decision"]
-    np.testing.assert_array_equal(decisions, result.log.columns["inlining_decision"])
+    np.testing.assert_array_equal(decisions, over_pipes.columns["inlining_decision"])
     assert 0 < decisions.mean() < 1
     assert bench.object("plugin") == bench.object("pipes")
 
@@ -260,40 +257,17 @@ def test_features_are_those_over_pipes_where_a_callee_dies_with_a_call_of_its_ca
     bench = Bench(toolchain, plugin, tmp_path, tmp_path / "cycle.cpp")
     done = bench.compile("plugin", policy=":always", log=str(tmp_path / "plugin.log"))
     assert done.returncode == 0, done.stderr
-    channel = INLINE_SIZE.channel_for(toolchain.major, include_default=False)
-    result = drive(
-        [str(toolchain.clangxx), *OPTIONS, "-c", "cycle.cpp", "-o", "pipes.o"],
-        channel_options=clang_words(channel.options),
-        overwritten=channel.overwritten,
-        advisor=Constant(1),
-        timeout_seconds=60,
-        answer_timeout_seconds=20,
-        cwd=tmp_path,
-    )
-    assert result.log is not None, result
-    columns = bench.log("plugin.log").columns
-    for spec in result.log.header.features:
-        np.testing.assert_array_equal(columns[spec.name], result.log.columns[spec.name], err_msg=spec.name)
+    bench.same_over_pipes(bench.log("plugin.log"), Constant(1))
 
 
 def test_preferences_with_our_own_features_are_those_of_numpy(bench: Bench, heuristic: Log) -> None:
     policy = llvm_policy(heuristic, output=OutputKind.EFFECT_BYTES, own_features=True)
-    names = tuple(name for name in policy.features if name != "inlining_default")
-    columns = [policy.features.index(name) for name in names]
-    first = Layer(np.ascontiguousarray(policy.layers[0].weight[:, columns]), policy.layers[0].bias)
-    assert isinstance(policy.normaliser, SignedLog)
-    normaliser = SignedLog(
-        mean=policy.normaliser.mean[columns], scale=policy.normaliser.scale[columns], clip=policy.normaliser.clip
-    )
-    policy = Policy(
-        problem=policy.problem, features=names, normaliser=normaliser, layers=(first, *policy.layers[1:]),
-        output=policy.output, bytes_per_unit=policy.bytes_per_unit,
-    )  # fmt: skip
+    assert "inlining_default" not in policy.features
     save_policy(policy, bench.folder / "own.policy")
     settings: dict[str, Any] = {"policy": str(bench.folder / "own.policy"), "log": str(bench.folder / "own.log")}
     assert bench.compile(**settings, temperature="2", seed="4").returncode == 0
     log = bench.log("own.log")
-    values = np.stack([log.columns[name][:, 0] for name in names], axis=1)
+    values = np.stack([log.columns[name][:, 0] for name in policy.features], axis=1)
     expected = [
         decide_binary(float(preference), Exploration(temperature=2), *exploration_draws(4, index))
         for index, preference in enumerate(policy.preferences(values))
@@ -383,20 +357,6 @@ def test_options_of_the_compiler_work_like_the_environment(bench: Bench) -> None
     assert bench.object("options") == bench.object("environment")
 
 
-def test_opt_loads_the_plugin(bench: Bench, opt: Path, size_level: str) -> None:
-    # As text: the order of uses, which bitcode keeps, is not what is asked.
-    words = ["-S", f"-passes=default<{size_level}>", bench.bitcode, "-o", "out.ll"]
-    texts: list[bytes] = []
-    for rule in (":never", ":default"):
-        plugin = [f"-load-pass-plugin={bench.plugin}", f"-mlgokit-policy={rule}"]
-        done = process.run([opt, *plugin, *words], timeout_seconds=60, cwd=bench.folder)
-        assert done.returncode == 0, done.stderr
-        texts.append((bench.folder / "out.ll").read_bytes())
-    assert process.run([opt, *words], timeout_seconds=60, cwd=bench.folder).returncode == 0
-    assert texts[1] == (bench.folder / "out.ll").read_bytes()
-    assert texts[0] != texts[1]
-
-
 @pytest.mark.parametrize("level", ["-Oz", "-O2"])
 @pytest.mark.parametrize("name", ["inliner-ml-advisor-release", "inliner-wrapper"])
 def test_an_inliner_that_is_named_asks_the_policy_at_any_level(bench: Bench, opt: Path, name: str, level: str) -> None:
@@ -428,37 +388,13 @@ def test_modules_that_are_not_for_size_are_left_to_the_heuristic(bench: Bench) -
     assert bench.object("any") != bench.object("plain")
 
 
-def needs_unknown(bench: Bench, heuristic: Log) -> str:
-    policy = llvm_policy(heuristic, output=OutputKind.LOGITS)
-    names = ("moon_phase", *policy.features[1:])
-    save_policy(
-        Policy(
-            problem=policy.problem, features=names, normaliser=policy.normaliser, layers=policy.layers,
-            output=policy.output,
-        ),
-        bench.folder / "bad.policy",
-    )  # fmt: skip
-    return str(bench.folder / "bad.policy")
+def needs(name: str, times: int = 1) -> Callable[[Policy], Policy]:
+    return lambda policy: dataclasses.replace(policy, features=(*(name,) * times, *policy.features[times:]))
 
 
-def needs_what_a_terminal_obeys(bench: Bench, heuristic: Log) -> str:
-    policy = llvm_policy(heuristic, output=OutputKind.LOGITS)
-    names = ("\x1b]0;moon\x07\u009b", *policy.features[1:])
-    save_policy(dataclasses.replace(policy, features=names), bench.folder / "bad.policy")
-    return str(bench.folder / "bad.policy")
-
-
-def many_features(bench: Bench, heuristic: Log) -> str:
-    policy = llvm_policy(heuristic, output=OutputKind.LOGITS)
-    save_policy(dataclasses.replace(policy, features=("a",) * 1025), bench.folder / "many.policy")
-    return str(bench.folder / "many.policy")
-
-
-def shared_numbers(bench: Bench, heuristic: Log) -> str:
+def shared_numbers(policy: Policy) -> bytes:
     """Two tensors of one place: so a small file would ask for much memory."""
-    path = bench.folder / "shared.policy"
-    save_policy(llvm_policy(heuristic, output=OutputKind.LOGITS), path)
-    data = path.read_bytes()
+    data = policy_bytes(policy)
     end = 8 + int.from_bytes(data[:8], "little")
     header = json.loads(data[8:end])
     sizes: list[int] = []
@@ -466,72 +402,38 @@ def shared_numbers(bench: Bench, heuristic: Log) -> str:
         begin, stop = header[name]["data_offsets"]
         header[name]["data_offsets"] = [0, stop - begin]
         sizes.append(stop - begin)
-    text = json.dumps(header).encode()
-    path.write_bytes(len(text).to_bytes(8, "little") + text + bytes(max(sizes)))
-    return str(path)
+    return with_header(json.dumps(header).encode(), bytes(max(sizes)))
 
 
-def another_problem(bench: Bench, heuristic: Log) -> str:
-    policy = llvm_policy(heuristic, output=OutputKind.LOGITS)
-    save_policy(
-        Policy(
-            problem="regalloc-eviction", features=policy.features, normaliser=policy.normaliser,
-            layers=policy.layers, output=policy.output,
-        ),
-        bench.folder / "other.policy",
-    )  # fmt: skip
-    return str(bench.folder / "other.policy")
+def with_header(header: bytes, rest: bytes = b"") -> bytes:
+    return len(header).to_bytes(8, "little") + header + rest
 
 
-def cut_short(bench: Bench, heuristic: Log) -> str:
-    save_policy(llvm_policy(heuristic, output=OutputKind.LOGITS), bench.folder / "cut.policy")
-    data = (bench.folder / "cut.policy").read_bytes()
-    (bench.folder / "cut.policy").write_bytes(data[: len(data) // 2])
-    return str(bench.folder / "cut.policy")
-
-
-def not_a_policy(bench: Bench, _heuristic: Log) -> str:
-    (bench.folder / "source.cpp").write_text(SOURCE)
-    return str(bench.folder / "source.cpp")
-
-
-def nesting_header(bench: Bench, _heuristic: Log) -> str:
-    header = b"[" * 400_000 + b"]" * 400_000
-    (bench.folder / "deep.policy").write_bytes(len(header).to_bytes(8, "little") + header)
-    return str(bench.folder / "deep.policy")
-
-
-def nesting_description(bench: Bench, _heuristic: Log) -> str:
-    deep = "[" * 400_000 + "]" * 400_000
-    header = json.dumps({"__metadata__": {"mlgokit.policy": deep}}).encode()
-    (bench.folder / "deep.policy").write_bytes(len(header).to_bytes(8, "little") + header)
-    return str(bench.folder / "deep.policy")
-
-
-def nowhere(_bench: Bench, _heuristic: Log) -> str:
-    return "/nowhere/at.all"
+NESTS = "[" * 400_000 + "]" * 400_000
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (needs_unknown, r"needs the feature 'moon_phase', which LLVM \d+\.\d+\.\d+ and this plugin do not supply"),
-        (needs_what_a_terminal_obeys, r"needs the feature '\\1B\]0;moon\\07\\C2\\9B', which LLVM"),
-        (many_features, "expected at most 1024 features, found 1025"),
+        (needs("\x1b]0;moon\x07\u009b"), r"needs the feature '\\1B\]0;moon\\07\\C2\\9B', which LLVM \d+\.\d+\.\d+ and"),
+        (needs("a", 1025), "expected at most 1024 features, found 1025"),
         (shared_numbers, "it shares its numbers with another"),
-        (another_problem, "expected the problem inline-size, found 'regalloc-eviction'"),
-        (cut_short, "do not fit its shape or the file"),
-        (not_a_policy, "it is cut short or not a policy"),
-        (nesting_header, "the safetensors header is JSON of more than 16 levels"),
-        (nesting_description, "its description is JSON of more than 16 levels"),
-        (nowhere, "expected a readable file, found: No such file or directory"),
+        (lambda policy: policy_bytes(policy)[: len(policy_bytes(policy)) // 2], "do not fit its shape or the file"),
+        (lambda _: SOURCE.encode(), "it is cut short or not a policy"),
+        (lambda _: with_header(NESTS.encode()), "the safetensors header is JSON of more than 16 levels"),
+        (
+            lambda _: with_header(json.dumps({"__metadata__": {"mlgokit.policy": NESTS}}).encode()),
+            "its description is JSON of more than 16 levels",
+        ),
     ],
 )
 def test_a_policy_that_cannot_be_used_fails_the_compilation(
-    bench: Bench, heuristic: Log, make: Callable[[Bench, Log], str], message: str
+    bench: Bench, heuristic: Log, make: Callable[[Policy], Policy | bytes], message: str
 ) -> None:
-    path = make(bench, heuristic)
-    done = bench.compile("failed", policy=path)
+    made = make(llvm_policy(heuristic, output=OutputKind.LOGITS))
+    path = bench.folder / "bad.policy"
+    path.write_bytes(policy_bytes(made) if isinstance(made, Policy) else made)
+    done = bench.compile("failed", policy=str(path))
     assert done.returncode == 1
     assert re.search(f"error: mlgokit: policy .*{message}", done.stderr), done.stderr
     assert not (bench.folder / "failed.o").exists()
@@ -541,18 +443,3 @@ def test_a_generic_plugin_without_a_policy_fails_the_compilation(bench: Bench) -
     done = bench.compile("failed")
     assert done.returncode == 1
     assert "error: mlgokit: this plugin has no policy inside; name one with MLGOKIT_POLICY" in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"seed": "many"}, "MLGOKIT_SEED: expected an unsigned integer, found 'many'"),
-        ({"temperature": "-1"}, "MLGOKIT_TEMPERATURE: expected a number of at least 0, found '-1'"),
-        ({"flip_probability": "1.5"}, "MLGOKIT_FLIP_PROBABILITY: expected at most 1"),
-        ({"log": "/nowhere/log"}, "training log /nowhere/log: cannot be written"),
-    ],
-)
-def test_settings_that_make_no_sense_fail_the_compilation(bench: Bench, settings: dict[str, Any], message: str) -> None:
-    done = bench.compile("failed", policy=":default", **settings)
-    assert done.returncode == 1
-    assert message in done.stderr

@@ -1,6 +1,5 @@
 """Our advisor asks the very questions of LLVM's own, and makes the very objects."""
 
-import itertools
 import math
 import os
 from dataclasses import replace
@@ -13,11 +12,12 @@ from mlgokit.compiler import process
 from mlgokit.compiler.compilation import NOT_FEATURES
 from mlgokit.compiler.objects.measure import measure_object
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.policy.network import Gate, Layer, OutputKind, Policy
+from mlgokit.policy.network import Gate, OutputKind, Policy
 from mlgokit.policy.normaliser import fit_signed_log
 from mlgokit.policy.store import save_policy
 from mlgokit.problems import INLINE_SIZE
 from mlgokit.tables.decisions import make_entry, strong_names, table_bytes
+from mlgokit.testing import toy_layers
 from mlgokit.traces.log import read_log
 
 pytestmark = [pytest.mark.llvm, pytest.mark.every_major]
@@ -128,13 +128,7 @@ def drawn(policy: Policy, seed: int) -> Policy:
     """``policy`` with random weights; every second one has a gate."""
     rng = np.random.default_rng(seed)
     widths = (policy.normaliser.width, 16, 1)
-    layers = tuple(
-        Layer(
-            (rng.normal(size=(2, inputs, outputs)) / np.sqrt(inputs)).astype(np.float32),
-            rng.normal(size=(2, outputs)).astype(np.float32) * 0.1,
-        )
-        for inputs, outputs in itertools.pairwise(widths)
-    )
+    layers = toy_layers(rng, widths)
     gate = Gate(feature="callee_is_discardable", margins=(math.inf, 0.1)) if seed % 2 else None
     return replace(policy, layers=layers, gate=gate)
 

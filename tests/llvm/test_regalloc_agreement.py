@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.llvm.pressure import PRESSURE
 
 from mlgokit.advisors import Observation, ReplayContexts, advice_defect, default_decisions
 from mlgokit.compiler import process
@@ -25,29 +26,7 @@ from mlgokit.traces import Log, read_log
 
 pytestmark = [pytest.mark.llvm, pytest.mark.every_major]
 
-SOURCE = r"""
-extern long sink(long, double);
-double mix(const double *x, int n) {
-  double s[20] = {0};
-  for (int i = 0; i + 20 < n; ++i) {
-    double a = x[i], b = x[i + 1], c = x[i + 2], d = x[i + 3], e = x[i + 4], f = x[i + 5], g = x[i + 6], h = x[i + 7];
-    for (int k = 0; k < 20; ++k) s[k] = s[k] * a + b * c - d * e + f * g * h + x[i + k] * s[(k + 3) % 20];
-  }
-  double t = 0;
-  for (int k = 0; k < 20; ++k) t += s[k] * (k + 1);
-  return t;
-}
-long hash(const unsigned char *p, int n) {
-  long a = 1, b = 2, c = 3, d = 4, e = 5, f = 6, g = 7, h = 8, i = 9, j = 10, k = 11, l = 12, m = 13, o = 14, q = 15;
-  for (int r = 0; r < n; ++r) {
-    a += p[r] * b; b ^= c + q; c -= d * a; d += e ^ m; e ^= f - o; f += g * 3; g ^= h + a; h += i - b; i ^= j + c;
-    j += k ^ d; k -= l + e; l += m ^ f; m ^= o - g; o += q * h; q ^= a + i;
-    if (r % 7 == 3) a += sink(q, a * 0.5);
-  }
-  return a ^ b ^ c ^ d ^ e ^ f ^ g ^ h ^ i ^ j ^ k ^ l ^ m ^ o ^ q;
-}
-long nothing(void) { return 7; }
-"""
+SOURCE = f"{PRESSURE}long nothing(void) {{ return 7; }}\n"
 
 REGALLOC = (REGALLOC_EVICTION, REGALLOC_PRIORITY)
 SETTING = {REGALLOC_EVICTION: "EVICTION", REGALLOC_PRIORITY: "PRIORITY"}

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.llvm.pressure import PRESSURE
 
 from mlgokit.advisors import Advisor, FirstLegal, RandomChoice, RandomLegal, ReplayContexts, recorded_decisions
 from mlgokit.compiler import process
@@ -14,33 +15,15 @@ from mlgokit.problems import INLINE_SIZE, PROBLEMS, REGALLOC_EVICTION, REGALLOC_
 
 pytestmark = [pytest.mark.llvm, pytest.mark.every_major]
 
-SOURCE = r"""
+SOURCE = f"""
 #include <stdio.h>
-__attribute__((noinline)) static double mix(const double *x, int n) {
-  double s[20] = {0};
-  for (int i = 0; i + 20 < n; ++i) {
-    double a = x[i], b = x[i + 1], c = x[i + 2], d = x[i + 3], e = x[i + 4], f = x[i + 5], g = x[i + 6], h = x[i + 7];
-    for (int k = 0; k < 20; ++k) s[k] = s[k] * a + b * c - d * e + f * g * h + x[i + k] * s[(k + 3) % 20];
-  }
-  double t = 0;
-  for (int k = 0; k < 20; ++k) t += s[k] * (k + 1);
-  return t;
-}
-static long hash(const unsigned char *p, int n) {
-  long a = 1, b = 2, c = 3, d = 4, e = 5, f = 6, g = 7, h = 8, i = 9, j = 10, k = 11, l = 12, m = 13, o = 14, q = 15;
-  for (int r = 0; r < n; ++r) {
-    a += p[r] * b; b ^= c + q; c -= d * a; d += e ^ m; e ^= f - o; f += g * 3; g ^= h + a; h += i - b; i ^= j + c;
-    j += k ^ d; k -= l + e; l += m ^ f; m ^= o - g; o += q * h; q ^= a + i;
-    if (r % 7 == 3) printf("%ld %ld\n", a, q);
-  }
-  return a ^ b ^ c ^ d ^ e ^ f ^ g ^ h ^ i ^ j ^ k ^ l ^ m ^ o ^ q;
-}
-int main(void) {
-  double x[64]; unsigned char p[64];
-  for (int i = 0; i < 64; ++i) { x[i] = i * 0.01; p[i] = i * 37; }
-  printf("%.6f %ld\n", mix(x, 64), hash(p, 64));
+{PRESSURE}
+int main(void) {{
+  double x[64]; unsigned p[64];
+  for (int i = 0; i < 64; ++i) {{ x[i] = i * 0.01; p[i] = i * 37; }}
+  printf("%.6f %u\\n", mix(x, x, 64), hash(p, 64));
   return 0;
-}
+}}
 """
 
 REGALLOC = (REGALLOC_EVICTION, REGALLOC_PRIORITY)
@@ -95,7 +78,7 @@ def test_the_compiler_sends_what_the_problem_lists(toolchain: Toolchain, source:
     assert [(spec.name, spec.type) for spec in told] == [(feature.name, feature.type) for feature in problem.features]
     assert header_defect(problem, told, needed=problem.feature_names) is None
     assert [np.prod(spec.shape) > 1 for spec in told] == [feature.per_column for feature in problem.features]
-    assert [span.name for span in result.log.contexts] == ["main", "mix"]
+    assert [span.name for span in result.log.contexts] == ["mix", "hash", "main"]
     assert result.log.observation_count > 20
 
 
@@ -148,7 +131,7 @@ def test_a_compiler_that_opens_its_channel_again(toolchain: Toolchain, source: P
     assert (result.status, result.detail) == (InteractiveStatus.OK, "")
     assert result.sessions == {"priority": 2}
     assert result.log is not None
-    assert [span.name for span in result.log.contexts] == ["main", "mix", "other", "mix"]
+    assert [span.name for span in result.log.contexts] == ["mix", "hash", "main", "mix", "hash", "other"]
 
 
 def test_llc_takes_the_words_bare(toolchain: Toolchain, llc: Path, source: Path):

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.llvm.bitcode import put_bitcode
 
-from mlgokit.compiler import process
 from mlgokit.compiler.compilation import CompileStatus
 from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.regalloc_cost import COUNTS
@@ -32,11 +32,7 @@ extern "C" void nothing() {}
 @pytest.fixture(scope="module")
 def bitcode(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp(f"regalloc-{toolchain.major}")
-    (folder / "m.cpp").write_text(SOURCE)
-    argv = [toolchain.clangxx, "-c", "-O2", "-Xclang", "-disable-llvm-passes", "-emit-llvm", folder / "m.cpp"]
-    done = process.run([*argv, "-o", folder / "m.bc"], timeout_seconds=60)
-    assert done.returncode == 0, done.stderr
-    return folder / "m.bc"
+    return put_bitcode(toolchain.clangxx, folder / "m.cpp", SOURCE, "-O2")
 
 
 @pytest.mark.parametrize("level", ["-Oz", "-O2"])

@@ -1,6 +1,5 @@
 """Models for builds of LLVM, asked by LLVM's own ReleaseModeModelRunner: the decisions of plugin and numpy."""
 
-import itertools
 import os
 from collections.abc import Mapping
 from dataclasses import replace
@@ -22,6 +21,7 @@ from mlgokit.policy.network import HEURISTIC_PREFERENCE, Gate, Layer, OutputKind
 from mlgokit.policy.normaliser import Quantile, fit_quantile, fit_signed_log
 from mlgokit.policy.store import save_policy
 from mlgokit.problems import INLINE_SIZE, PROBLEMS, REGALLOC_EVICTION, REGALLOC_PRIORITY, Problem
+from mlgokit.testing import toy_layers
 from mlgokit.traces import Log, read_log
 
 pytestmark = pytest.mark.llvm
@@ -88,15 +88,9 @@ def some_policy(problem: Problem, log: Log, *, output: OutputKind, quantile: boo
     rng = np.random.default_rng(seed)
     values = feature_rows(problem, log, problem.feature_names).reshape(-1, len(problem.feature_names))
     normaliser = fit_quantile(values, count=20) if quantile else fit_signed_log(values)
-    layers = [
-        Layer(
-            (rng.normal(size=(2, inputs, outputs)) / np.sqrt(inputs)).astype(np.float32),
-            rng.normal(size=(2, outputs)).astype(np.float32) * np.float32(0.1),
-        )
-        for inputs, outputs in itertools.pairwise((normaliser.width, 17, 9, output.width))
-    ]
+    layers = toy_layers(rng, (normaliser.width, 17, 9, output.width))
     policy = Policy(
-        problem=problem.name, features=problem.feature_names, normaliser=normaliser, layers=tuple(layers),
+        problem=problem.name, features=problem.feature_names, normaliser=normaliser, layers=layers,
         output=output, caution=0.4 if output is OutputKind.COLUMN_LOGIT else 0.0, mask=problem.mask or "",
     )  # fmt: skip
     if problem is not INLINE_SIZE:
@@ -107,12 +101,12 @@ def some_policy(problem: Problem, log: Log, *, output: OutputKind, quantile: boo
     sure = float(np.median(np.abs(answers.mean(axis=0) - middle) / answers.std(axis=0)))
     leaves = output is OutputKind.EFFECT_BYTES and not quantile
     shift = np.array([0, middle] if output is OutputKind.LOGITS else [middle], np.float32)
-    return Policy(
-        problem=policy.problem, features=policy.features, normaliser=normaliser, output=output,
+    return replace(
+        policy,
         layers=(*layers[:-1], Layer(layers[-1].weight, layers[-1].bias - shift)),
         doubt=sure if leaves else 0.0,
         gate=Gate(feature="is_multiple_blocks", margins=(1e-6, 1e-5)) if leaves else None,
-    )  # fmt: skip
+    )
 
 
 def decided_by_numpy(policy: Policy, log: Log) -> Any:

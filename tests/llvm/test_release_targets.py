@@ -1,6 +1,5 @@
 """Models for builds of LLVM that run on other processors: cross-compiled, run under QEMU, they decide as numpy does."""
 
-import itertools
 import shutil
 from pathlib import Path
 
@@ -13,11 +12,12 @@ from mlgokit.compiler.toolchain import Toolchain
 from mlgokit.export.model_source import COLUMNS
 from mlgokit.export.release import CLASSES, export_release
 from mlgokit.policy.exploration import priority_of
-from mlgokit.policy.network import Layer, OutputKind, Policy
+from mlgokit.policy.network import OutputKind, Policy
 from mlgokit.policy.normaliser import fit_signed_log
 from mlgokit.policy.store import save_policy
 from mlgokit.problems import INLINE_SIZE, PROBLEMS, REGALLOC_EVICTION, REGALLOC_PRIORITY, Problem
 from mlgokit.problems.problem import Feature
+from mlgokit.testing import toy_layers
 
 pytestmark = pytest.mark.llvm
 
@@ -70,15 +70,9 @@ def drawn_values(problem: Problem, rng: np.random.Generator) -> npt.NDArray[np.f
 def drawn_policy(problem: Problem, values: npt.NDArray[np.float64], rng: np.random.Generator) -> Policy:
     """Two members over all features, whose decisions about ``values`` differ."""
     normaliser = fit_signed_log(values.reshape(-1, values.shape[-1]))
-    layers = [
-        Layer(
-            (rng.normal(size=(2, inputs, outputs)) / np.sqrt(inputs)).astype(np.float32),
-            rng.normal(size=(2, outputs)).astype(np.float32) * np.float32(0.1),
-        )
-        for inputs, outputs in itertools.pairwise((normaliser.width, 17, 9, 1))
-    ]
+    layers = toy_layers(rng, (normaliser.width, 17, 9, 1))
     return Policy(
-        problem=problem.name, features=problem.feature_names, normaliser=normaliser, layers=tuple(layers),
+        problem=problem.name, features=problem.feature_names, normaliser=normaliser, layers=layers,
         output=OUTPUTS[problem.name], mask=problem.mask or "",
     )  # fmt: skip
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.llvm.bitcode import put_bitcode
 from tests.llvm.containers import CONTAINERS
 
-from mlgokit.compiler import process
 from mlgokit.compiler.compilation import Compilation, CompileStatus
 from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.objects.account import account_of
@@ -180,18 +180,8 @@ class Subject:
         return strong_names(self.build.measured)
 
 
-def put_bitcode(toolchain: Toolchain, folder: Path, *options: str, text: str = SOURCE) -> Path:
-    folder.mkdir(exist_ok=True)
-    source, bitcode = folder / "module.cc", folder / "module.bc"
-    source.write_text(text)
-    words = [toolchain.clangxx, "-c", *OPTIONS, *options, "-Xclang", "-disable-llvm-passes", "-emit-llvm", source]
-    done = process.run([*words, "-o", bitcode], timeout_seconds=60)
-    assert done.returncode == 0, done.stderr
-    return bitcode
-
-
 def make_subject(toolchain: Toolchain, folder: Path, text: str) -> Subject:
-    bitcode = put_bitcode(toolchain, folder, text=text)
+    bitcode = put_bitcode(toolchain.clangxx, folder / "module.cc", text, *OPTIONS)
     options = (
         "-cc1",
         "-triple",
@@ -326,7 +316,8 @@ void second(int n) { numbered(n); show(weigh(n + 1), numbered(n)); }
 def test_a_caller_that_sees_what_its_callee_returns_is_generated_with_it(
     toolchain: Toolchain, subject: Subject, tmp_path: Path
 ):
-    module = dataclasses.replace(subject.module, bitcode=put_bitcode(toolchain, tmp_path, text=RETURNING))
+    bitcode = put_bitcode(toolchain.clangxx, tmp_path / "module.cc", RETURNING, *OPTIONS)
+    module = dataclasses.replace(subject.module, bitcode=bitcode)
     build = compile_decided(subject.plain, module)
     assert build.ok
     known = KnownFunctions()
@@ -350,7 +341,7 @@ def test_modules_in_which_functions_may_depend_on_each_other_are_generated_whole
     options = (*subject.module.command_line, "-mllvm", "-enable-ipra")
     modules = [dataclasses.replace(subject.module, command_line=options)]
     for option in ("-g", "-fcf-protection=branch") if toolchain.target.startswith("x86_64") else ("-g",):
-        bitcode = put_bitcode(toolchain, tmp_path / f"with{option}", option)
+        bitcode = put_bitcode(toolchain.clangxx, tmp_path / f"with{option}.cc", SOURCE, *OPTIONS, option)
         modules.append(dataclasses.replace(subject.module, name=option, bitcode=bitcode))
     compiler = dataclasses.replace(subject.plain, known={})
     for module in modules:

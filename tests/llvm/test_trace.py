@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.llvm.bitcode import put_bitcode
 
 from mlgokit.builds.compilers import CompilerOptions
 from mlgokit.commands import trace
-from mlgokit.compiler import process
 from mlgokit.compiler.compile import ClangCompiler
 from mlgokit.compiler.request import CompileRequest
 from mlgokit.compiler.toolchain import Toolchain
@@ -36,10 +36,7 @@ extern "C" void once(int i) { ALL(DECLARE) ALL(CHANGE) ALL(USE) }
 def corpus(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One good module, and one that is no bitcode."""
     folder = tmp_path_factory.mktemp(f"trace-{toolchain.major}")
-    (folder / "m.cpp").write_text(SOURCE)
-    argv = [toolchain.clangxx, "-c", "-O2", "-Xclang", "-disable-llvm-passes", "-emit-llvm", folder / "m.cpp"]
-    done = process.run([*argv, "-o", folder / "good.bc"], timeout_seconds=60)
-    assert done.returncode == 0, done.stderr
+    put_bitcode(toolchain.clangxx, folder / "good.cpp", SOURCE, "-O2")
     (folder / "bad.bc").write_bytes(b"no bitcode")
     for name in ("good", "bad"):
         options = ("-cc1", "-triple", toolchain.target, "-O2")

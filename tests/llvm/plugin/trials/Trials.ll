@@ -1,5 +1,5 @@
 ; Trials follow one another, each from the best before; the compilation itself gives what it gives without. Without
-; trials the functions are listed, and a file that is none is an error.
+; trials the functions are listed; a file that is none is an error, and so is no room for results.
 ; RUN: llc -O2 -o %t.plain %S/../Inputs/pressure.ll
 ; RUN: %tool trials %t.none
 ; RUN: MLGOKIT_TRIALS=%t.none MLGOKIT_TRIED=%t.functions llc -load %plugin -O2 -o %t.listed %S/../Inputs/pressure.ll
@@ -11,6 +11,8 @@
 ; RUN: (%tool tried %t.tried; echo end) | FileCheck %s
 ; RUN: not env MLGOKIT_TRIALS=%s MLGOKIT_TRIED=%t.tried llc -load %plugin -O2 -o %t.s %S/../Inputs/pressure.ll 2>&1 | FileCheck %s --check-prefix=OTHER
 
+; RUN: not env MLGOKIT_TRIALS=%t.none llc -load %plugin -O2 -o %t.s %S/../Inputs/pressure.ll 2>&1 | FileCheck %s --check-prefix=ROOM
+; RUN: not env MLGOKIT_TRIALS=%t.none MLGOKIT_TRIED=/dev/full llc -load %plugin -O2 -o %t.s %S/../Inputs/pressure.ll 2>&1 | FileCheck %s --check-prefix=ROOM
 ; LISTED: busy key=
 ; LISTED-NOT: score
 ; CHECK: busy key=
@@ -18,3 +20,4 @@
 ; CHECK-NOT: score=[[FIRST]] {{.*}}overrides=[[MADE]]
 ; CHECK: end
 ; OTHER: error: mlgokit: MLGOKIT_TRIALS: expected a readable file with trials, found another:
+; ROOM: error: mlgokit: trials: expected room for their results, found none
