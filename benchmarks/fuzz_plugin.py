@@ -88,7 +88,6 @@ def _policies() -> list[bytes]:
         (OutputKind.EFFECT_BYTES, "inline-size"),
         (OutputKind.LOGITS, "inline-size"),
         (OutputKind.COLUMN_LOGIT, "regalloc-eviction"),
-        (OutputKind.COLUMN_EFFECT, "regalloc-eviction"),
         (OutputKind.PRIORITY, "regalloc-priority"),
     ):
         for quantile in (False, True):

@@ -18,7 +18,7 @@ from mlgokit.learning.record import FORMAT, FORMAT_VERSION, TrainingRecord
 from mlgokit.learning.rollouts import BEST_NAME, INNER_MARGIN
 from mlgokit.learning.run_folder import rounds_of
 from mlgokit.learning.settings import Learning
-from mlgokit.learning.task import as_logits, make_task, split_modules
+from mlgokit.learning.task import make_task, split_modules
 from mlgokit.learning.training import Learned
 from mlgokit.module import Module
 from mlgokit.policy.network import Layer, OutputKind, Policy
@@ -307,21 +307,6 @@ def test_modules_kept_apart_to_judge_are_not_drawn_to_teach(compiler: CachingCom
     assert task.compiled == task.modules == len(taught)
     assert task.place is not None
     assert task.place.tolist() == list(range(len(taught)))
-
-
-def test_a_start_that_predicts_effects_of_columns_prefers_those_that_save():
-    one = np.ones(1, np.float32)
-    effect = Policy(
-        problem="regalloc-eviction",
-        features=("weight",),
-        normaliser=SignedLog(mean=0 * one, scale=one, clip=4.0),
-        layers=(Layer(np.ones((1, 1, 1), np.float32), np.zeros((1, 1), np.float32)),),
-        output=OutputKind.COLUMN_EFFECT,
-        mask="mask",
-    )
-    columns = np.array([[[5.0], [-3.0], [0.0]]])
-    assert effect.column_logits(columns, np.array([2])).argmax() == 1
-    assert as_logits(effect).column_logits(columns).argmax() == 1
 
 
 def test_llvms_own_features_alone_are_what_a_build_of_llvm_has(

@@ -29,7 +29,6 @@ pytestmark = pytest.mark.llvm
 COLUMNS = 7
 ROWS = 20 * COLUMNS
 FIRST = 99
-DEFAULT = 3
 SPECIAL = np.array([
     0.0, -0.0, np.nan, np.inf, -np.inf, 1e38, -1e38, 3.5e38, 1e300, 5e-324, 255, 256, -256, -257, 0.5,
     2.0**53 + 1, 2.0**62,
@@ -38,7 +37,6 @@ PROBLEM_OF = {
     OutputKind.EFFECT_BYTES: INLINE_SIZE,
     OutputKind.LOGITS: INLINE_SIZE,
     OutputKind.COLUMN_LOGIT: REGALLOC_EVICTION,
-    OutputKind.COLUMN_EFFECT: REGALLOC_EVICTION,
     OutputKind.PRIORITY: REGALLOC_PRIORITY,
     OutputKind.LOG2_FACTOR: REGALLOC_WEIGHT,
 }
@@ -66,11 +64,7 @@ bool evaluate(char **Words) {
     ArrayRef<double> Row(Values + R * F, F);
     switch (P->output()) {
     case OutputKind::ColumnLogit:
-    case OutputKind::ColumnEffect:
-      if (P->output() == OutputKind::ColumnLogit)
-        Logits.push_back(P->columnLogit(Row));
-      else
-        Logits.push_back(Logits.size() == DEFAULT ? 0 : P->columnPreference(Row));
+      Logits.push_back(P->columnLogit(Row));
       Mask.push_back(R % 5 % 3 != 0);
       if (Logits.size() == COLUMNS) {
         const Column Chosen = chooseColumn(Logits, Mask, S, drawAt(FIRST, R));
@@ -120,7 +114,7 @@ def driver(
         [
             toolchain.clangxx, "-std=c++17", "-fno-rtti", "-fno-exceptions", f"-I{built}",
             "-isystem", str(toolchain.include_dir), f"-DCOLUMNS={COLUMNS}", f"-DFIRST={FIRST}",
-            f"-DDEFAULT={DEFAULT}", folder / "driver.cpp",
+            folder / "driver.cpp",
             *(["-O2", "-ffp-contract=off", "-DMLGOKIT_NARROW"] if narrow else []), *network,
             *(built / f"shared/{name}.o" for name in ("Policy", "Evaluator", "Exploration", "Choice")),
             f"-L{toolchain.library_dir}",
@@ -169,8 +163,7 @@ def make_policy(
         bytes_per_unit=3.0,
         caution=0.5 if output is OutputKind.COLUMN_LOGIT else 0.0,
         doubt=doubt,
-        margin=weight if output is OutputKind.COLUMN_EFFECT else 0.0,
-        mask="mask" if output in (OutputKind.COLUMN_LOGIT, OutputKind.COLUMN_EFFECT) else "",
+        mask="mask" if output is OutputKind.COLUMN_LOGIT else "",
         gate=Gate(feature="a", margins=(np.inf, weight)) if gated else None,
     )
 
@@ -179,11 +172,10 @@ def evaluated(policy: Policy, rows: npt.NDArray[np.float64], exploration: Explor
     """What the driver gives, in numpy."""
     found: list[float] = []
     match policy.output:
-        case OutputKind.COLUMN_LOGIT | OutputKind.COLUMN_EFFECT:
+        case OutputKind.COLUMN_LOGIT:
             for last in range(COLUMNS - 1, len(rows), COLUMNS):
                 first = last - COLUMNS + 1
-                default = np.array([DEFAULT]) if policy.output is OutputKind.COLUMN_EFFECT else None
-                logits = policy.column_logits(rows[None, first : last + 1], default)[0].tolist()
+                logits = policy.column_logits(rows[None, first : last + 1])[0].tolist()
                 mask = [row % 5 % 3 != 0 for row in range(first, last + 1)]
                 found += [*logits, *choose_column(logits, mask, exploration, *exploration_draws(FIRST, last))]
         case OutputKind.PRIORITY | OutputKind.LOG2_FACTOR:
@@ -214,7 +206,7 @@ def test_the_plugins_numbers_are_numpys(driver: Path, tmp_path: Path, output: Ou
         explorations,
         (False, True),
         (False, True) if effects else (False,),
-        (0.0, 0.7) if effects or output is OutputKind.COLUMN_EFFECT else (0.0,),
+        (0.0, 0.7) if effects else (0.0,),
     ):
         policy = make_policy(
             output, weight=weight, quantile=quantile, gated=gated, doubt=doubt, rng=rng,

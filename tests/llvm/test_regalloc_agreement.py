@@ -1,6 +1,5 @@
 """The plugin and the pipes: the heuristic's decisions reproduce its object, and a policy decides alike in both."""
 
-import dataclasses
 import itertools
 import os
 from dataclasses import dataclass
@@ -14,13 +13,11 @@ from mlgokit.advisors import Observation, ReplayContexts, advice_defect, default
 from mlgokit.compiler import process
 from mlgokit.compiler.channel.interactive import InteractiveResult, InteractiveStatus, channel_use, drive_channels
 from mlgokit.compiler.toolchain import Toolchain
-from mlgokit.errors import PolicyError
 from mlgokit.policy.advisor import PolicyAdvisor
-from mlgokit.policy.columns import base_names, column_values
 from mlgokit.policy.exploration import Exploration
 from mlgokit.policy.network import Layer, OutputKind, Policy
 from mlgokit.policy.normaliser import fit_quantile, fit_signed_log
-from mlgokit.policy.store import load_policy, policy_bytes, save_policy
+from mlgokit.policy.store import save_policy
 from mlgokit.problems import REGALLOC_EVICTION, REGALLOC_PRIORITY, Problem
 from mlgokit.traces import Log, read_log
 
@@ -125,14 +122,6 @@ def make_policy(problem: Problem, log: Log, *, quantile: bool) -> Policy:
     )
 
 
-def column_rows(log: Log, names: tuple[str, ...]) -> np.ndarray:
-    """[N, F] what a policy with these features sees of all columns that the log has."""
-    mask = log.columns["mask"].reshape(log.observation_count, -1) != 0
-    given = {name: log.columns[name].reshape(len(mask), -1) for name in base_names(names)}
-    default = log.columns[REGALLOC_EVICTION.default_decision][:, 0].astype(np.int64)
-    return column_values(names, given, mask, default)[mask]
-
-
 def test_the_heuristics_decisions_over_the_pipes_give_the_plain_object(bench: Bench):
     plain = bench.compile("plain.o")
     replays: dict[Problem, object] = {}
@@ -193,80 +182,3 @@ def test_a_policy_decides_alike_in_the_plugin_and_over_the_pipes(
     assert result.log is not None
     for name in (*problem.feature_names, problem.decision):
         np.testing.assert_array_equal(result.log.columns[name], log.columns[name])
-
-
-@pytest.mark.parametrize("most", [0, 3])
-@pytest.mark.parametrize("exploration", [Exploration(), Exploration(seed=3, temperature=0.75, flip_probability=0.1)])
-def test_effects_against_the_heuristics_column_decide_alike_in_the_plugin_and_here(
-    bench: Bench, exploration: Exploration, most: int
-):
-    default, _ = bench.logged(REGALLOC_EVICTION, ":default")
-    plain = make_policy(REGALLOC_EVICTION, default, quantile=False)
-    own = plain.features[:4]
-    names = (*own, *(f"{prefix}{own[0]}" for prefix in ("default:", "least:", "mean:", "most:")), "is_itself")
-    names = (*names, "default:is_itself", "legal_columns")
-    rng = np.random.default_rng(5)
-    rows = column_rows(default, names)
-    widths = [len(names), 24, 9, 1]
-    policy = dataclasses.replace(
-        plain,
-        features=names,
-        normaliser=fit_signed_log(rows),
-        layers=drawn_layers(widths, rng),
-        output=OutputKind.COLUMN_EFFECT,
-        caution=0.0,
-        doubt=0.25,
-        margin=0.5,
-        most_departures=most,
-        bytes_per_unit=4.0,
-    )
-    # So that some columns are believed to be better, and others not.
-    policy.layers[-1].bias[:] -= float(np.median(policy.answers(column_rows(default, names))))
-    path = bench.folder / "effects.policy"
-    save_policy(policy, path)
-    assert policy_bytes(load_policy(path)) == policy_bytes(policy)
-
-    log, _ = bench.logged(
-        REGALLOC_EVICTION,
-        str(path),
-        SEED=str(exploration.seed),
-        TEMPERATURE=str(exploration.temperature),
-        FLIP_PROBABILITY=str(exploration.flip_probability),
-    )
-    advisor = PolicyAdvisor(policy, exploration)
-    told = [advisor.decide(observation) for observation in observations(log)]
-    decided = log.columns[REGALLOC_EVICTION.decision][:, 0]
-    np.testing.assert_array_equal(decided, [decision for decision, _ in told])
-    np.testing.assert_array_equal(
-        log.columns["log_probability"][:, 0], np.array([logarithm for _, logarithm in told], np.float32)
-    )
-    departs = decided != log.columns[REGALLOC_EVICTION.default_decision][:, 0]
-    assert 0 < departs.mean() < 1
-    if most and not exploration.temperature:
-        assert max(departs[span.start : span.stop].sum() for span in log.contexts) == most
-
-
-def test_effects_that_nobody_believes_give_the_plain_object(bench: Bench):
-    plain = bench.compile("plain.o")
-    default, _ = bench.logged(REGALLOC_EVICTION, ":default")
-    policy = dataclasses.replace(
-        make_policy(REGALLOC_EVICTION, default, quantile=False),
-        output=OutputKind.COLUMN_EFFECT, caution=0.0, margin=1e20,
-    )  # fmt: skip
-    path = bench.folder / "effects.policy"
-    save_policy(policy, path)
-    assert bench.compile("effects.o", EVICTION_POLICY=str(path)) == plain
-
-
-def test_effects_over_a_channel_are_refused_as_nobody_sends_the_heuristics_column(bench: Bench):
-    default, _ = bench.logged(REGALLOC_EVICTION, ":default")
-    policy = dataclasses.replace(
-        make_policy(REGALLOC_EVICTION, default, quantile=False), output=OutputKind.COLUMN_EFFECT, caution=0.0
-    )
-    asked = observations(default)[0]
-    values = {name: value for name, value in asked.values.items() if name != REGALLOC_EVICTION.default_decision}
-    with pytest.raises(
-        PolicyError,
-        match="the interactive channel does not transmit the heuristic's decision; use the policy with the",
-    ):
-        PolicyAdvisor(policy).decide(dataclasses.replace(asked, values=values))

@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -87,9 +85,3 @@ def test_one_observation_is_too_few():
         measure_importance(
             linear_policy(OutputKind.LOGITS), questions(OutputKind.LOGITS, count=1), np.random.default_rng(1)
         )
-
-
-def test_effects_against_another_column_are_not_explained():
-    policy = replace(linear_policy(OutputKind.COLUMN_LOGIT), output=OutputKind.COLUMN_EFFECT)
-    with pytest.raises(UsageError, match="found effects against the heuristic's column, which are not explained yet"):
-        measure_importance(policy, questions(OutputKind.COLUMN_LOGIT), np.random.default_rng(2))

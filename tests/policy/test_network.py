@@ -121,28 +121,6 @@ def test_a_network_that_overflows_downwards_is_bounded() -> None:
     assert sunk.column_logits(np.full((1, 1, 3), 50.0)).tolist() == [[-LOGIT_BOUND]]
 
 
-def test_effects_of_columns_are_believed_beyond_margin_and_doubt() -> None:
-    weight = np.ones((2, 1, 1), np.float32)
-    policy = Policy(
-        problem="regalloc-eviction",
-        features=("a",),
-        normaliser=SignedLog(mean=np.zeros(1, np.float32), scale=np.ones(1, np.float32), clip=9.0),
-        layers=(Layer(weight, np.array([[-1.0], [1.0]], np.float32)),),
-        output=OutputKind.COLUMN_EFFECT,
-        bytes_per_unit=2.0,
-        margin=1.0,
-        doubt=1.5,
-        mask="mask",
-    )
-    assert policy.asks_heuristic
-    # Members differ by one standard deviation of 1, so an effect counts beyond -2.5.
-    effects = np.array([[-4.0, -2.0, 3.0, -9.0]])
-    values = (np.sign(effects) * np.expm1(np.abs(effects)))[:, :, None]
-    np.testing.assert_allclose(policy.column_logits(values, np.array([3])), [[2.0, -2.0, -2.0, 0.0]], rtol=1e-6)
-    with pytest.raises(UsageError, match=r"expected the heuristic's column, .* found none"):
-        policy.column_logits(values)
-
-
 def test_floats_and_integers_of_one_value_are_one() -> None:
     policy = make(OutputKind.PRIORITY)
     whole = np.random.default_rng(1).integers(-(2**20), 2**20, (50, 3))

@@ -20,7 +20,6 @@ PROBLEM_OF = {
     OutputKind.EFFECT_BYTES: "inline-size",
     OutputKind.LOGITS: "inline-size",
     OutputKind.COLUMN_LOGIT: "regalloc-eviction",
-    OutputKind.COLUMN_EFFECT: "regalloc-eviction",
     OutputKind.PRIORITY: "regalloc-priority",
     OutputKind.LOG2_FACTOR: "regalloc-weight",
 }
@@ -44,9 +43,6 @@ def make_policy(*, features: tuple[str, ...] = ("a", "b"), output: OutputKind = 
     return Policy(
         problem=PROBLEM_OF[output], features=features, normaliser=normaliser, layers=layers, output=output,
         bytes_per_unit=5.0, caution=0.5 if output is OutputKind.COLUMN_LOGIT else 0.0,
-        margin=0.75 if output is OutputKind.COLUMN_EFFECT else 0.0,
-        most_departures=3 if output is OutputKind.COLUMN_EFFECT else 0,
-        doubt=0.25 if output is OutputKind.COLUMN_EFFECT else 0.0,
         mask="mask" if PROBLEM_OF[output] == "regalloc-eviction" else "",
     )  # fmt: skip
 
@@ -277,7 +273,7 @@ def rewritten(data: bytes, **changes: object) -> bytes:
             {"problem": "regalloc-priority"},
             "expected an output of the kind real for regalloc-priority, found 'effect-bytes'",
         ),
-        ({"output": "magic"}, "'magic' is not a valid OutputKind"),
+        ({"output": "column-effect"}, "output: expected one of effect-bytes, .* log2-factor, found 'column-effect'"),
     ],
 )
 def test_a_wrong_description_is_named(tmp_path: Path, changes: dict[str, object], message: str) -> None:
@@ -427,19 +423,6 @@ def test_a_choice_names_its_mask(tmp_path: Path, mask: object) -> None:
         PolicyError,
         match="mask: expected the name of a feature, in a policy whose output is for columns and no other, found",
     ):
-        load_policy(path)
-
-
-@pytest.mark.parametrize("name", ["margin", "doubt"])
-@pytest.mark.parametrize("value", [-1, "much", float("inf")])
-def test_effects_of_columns_have_a_margin_and_a_doubt(tmp_path: Path, name: str, value: object) -> None:
-    path = tmp_path / "p.policy"
-    data = policy_bytes(make_policy(output=OutputKind.COLUMN_EFFECT))
-    path.write_bytes(rewritten(data, **{name: value}))
-    with pytest.raises(PolicyError, match="its tensors do not fit its description"):
-        load_policy(path)
-    path.write_bytes(rewritten(data, most_departures=-1))
-    with pytest.raises(PolicyError, match="most_departures: expected a whole number that is not negative, found -1"):
         load_policy(path)
 
 

@@ -114,12 +114,12 @@ def _load_start(config: Learning, baselines: Baselines, algorithm: str) -> Polic
             f"policy {config.start}: expected features that this compiler sends{' without our plugin' if own else ''}, "
             f"found {missing[0]!r}; start from a policy that was made for this compiler"
         )
-    is_effect = policy.output in {OutputKind.EFFECT_BYTES, OutputKind.COLUMN_EFFECT}
-    return as_logits(policy) if is_effect and algorithm != "effect-regression" else policy
+    has_effects = policy.output is OutputKind.EFFECT_BYTES
+    return as_logits(policy) if has_effects and algorithm != "effect-regression" else policy
 
 
 def as_logits(policy: Policy) -> Policy:
-    """Convert a policy that outputs effects to one that outputs logits, two or one a column, with the same preferences.
+    """Convert a policy that outputs effects to one that outputs two logits, with the same preferences.
 
     Gate and doubt are dropped, so that a learner that starts from the policy decides everywhere.
 
@@ -136,16 +136,12 @@ def as_logits(policy: Policy) -> Policy:
     """
     last = policy.layers[-1]
     scale = np.float32(-1 / policy.bytes_per_unit)
-    weight, bias, output = last.weight * scale, last.bias * scale, OutputKind.COLUMN_LOGIT
-    if policy.output is OutputKind.EFFECT_BYTES:
-        weight = np.concatenate([np.zeros_like(weight), weight], axis=2)
-        bias = np.concatenate([np.zeros_like(bias), bias], axis=1)
-        output = OutputKind.LOGITS
+    weight = np.concatenate([np.zeros_like(last.weight), last.weight * scale], axis=2)
+    bias = np.concatenate([np.zeros_like(last.bias), last.bias * scale], axis=1)
     return Policy(
         problem=policy.problem,
         features=policy.features,
         normaliser=policy.normaliser,
         layers=(*policy.layers[:-1], Layer(weight, bias)),
-        output=output,
-        mask=policy.mask,
+        output=OutputKind.LOGITS,
     )

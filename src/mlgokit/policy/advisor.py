@@ -8,7 +8,6 @@ import numpy.typing as npt
 
 from mlgokit.advisors import Advice, Observation
 from mlgokit.errors import PolicyError
-from mlgokit.policy.columns import base_names, column_values
 from mlgokit.policy.exploration import (
     Exploration,
     choose_column,
@@ -33,13 +32,11 @@ class PolicyAdvisor:
     """Decides as the plugin does with the same policy file and exploration, observation by observation.
 
     Random numbers depend on the observation (its context and number) alone, so the order of questions matters only for
-    a policy that may depart from the heuristic a limited number of times in one function, and for a recurrent one, to
-    which the observation with the number 0 begins a module.
+    a recurrent policy, to which the observation with the number 0 begins a module.
     """
 
     policy: Policy
     exploration: Exploration = field(default_factory=Exploration)
-    _departures: dict[str, int] = field(default_factory=dict[str, int], init=False, repr=False, compare=False)
     _memories: dict[str, Memory] = field(default_factory=dict[str, Memory], init=False, repr=False, compare=False)
 
     def advise(self, observation: Observation) -> Advice:
@@ -69,19 +66,7 @@ class PolicyAdvisor:
                 if policy.mask not in observation.values:
                     raise self._missing_features(observation)
                 mask = observation.values[policy.mask].ravel()
-                default = self._default_number(observation)
-                if default is not None and not mask[default]:
-                    # What LLVM's heuristic takes may be masked out; nothing is measured against that.
-                    return default, 0.0
-                spent = self._departures.get(observation.context, 0)
-                if default is not None and 0 < policy.most_departures <= spent:
-                    logits = [0.0 if column == default else -HEURISTIC_PREFERENCE for column in range(len(mask))]
-                else:
-                    logits = self._logits(observation, mask, default)
-                column, logarithm = choose_column(logits, mask.tolist(), exploration, choice, flip)
-                if policy.most_departures:
-                    self._departures[observation.context] = spent + (column != default)
-                return column, logarithm
+                return choose_column(self._logits(observation, mask), mask.tolist(), exploration, choice, flip)
             case AdviceKind.REAL:
                 row, default = self._rows(observation, 1), self._default_number(observation)
                 if default is not None and not policy.gate_opens(row)[0]:
@@ -114,7 +99,7 @@ class PolicyAdvisor:
         return value.ravel() != 0
 
     def _default_number(self, observation: Observation) -> int | None:
-        """Read the heuristic's column or number from the observation, if the policy needs it."""
+        """Read the heuristic's number from the observation, if the policy's gate needs it."""
         if not self.policy.asks_heuristic:
             return None
         value = observation.values.get(PROBLEMS[self.policy.problem].default_decision)
@@ -125,21 +110,12 @@ class PolicyAdvisor:
             )
         return int(value.ravel()[0])
 
-    def _logits(self, observation: Observation, mask: Values, default: int | None) -> list[float]:
+    def _logits(self, observation: Observation, mask: Values) -> list[float]:
         """Compute the logits of all columns; those of masked columns are left at 0, as they are never read."""
         legal = mask != 0
         logits = np.zeros(len(mask))
-        if not legal.any():
-            return logits.tolist()
-        given = {name: observation.values.get(name) for name in base_names(self.policy.features)}
-        if any(value is None or value.size not in (1, len(mask)) for value in given.values()):
-            raise self._missing_features(observation)
-        raw = {name: value.reshape(1, -1) for name, value in given.items() if value is not None}
-        column = None if default is None else np.array([default])
-        rows = column_values(self.policy.features, raw, legal[None], column)
-        if column is not None:
-            return self.policy.column_logits(rows, column)[0].tolist()
-        logits[legal] = self.policy.column_logits(rows[:, legal])[0]
+        if legal.any():
+            logits[legal] = self.policy.column_logits(self._rows(observation, len(mask))[None, legal])[0]
         return logits.tolist()
 
     def _rows(self, observation: Observation, columns: int) -> npt.NDArray[np.float64]:
@@ -157,5 +133,5 @@ class PolicyAdvisor:
         name = self.policy.problem
         defect = f"{name}: expected one of {', '.join(PROBLEMS)}; train it for a problem that there is"
         if name in PROBLEMS:
-            defect = header_defect(PROBLEMS[name], observation.header.features, needed=base_names(self.policy.features))
+            defect = header_defect(PROBLEMS[name], observation.header.features, needed=self.policy.features)
         return PolicyError(f"policy for {defect}")

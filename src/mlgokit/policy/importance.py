@@ -77,17 +77,12 @@ def check_explained(policy: Policy) -> None:
     """Check that the importance of a policy's features can be measured.
 
     Raises:
-        UsageError: the policy predicts effects against the heuristic's column, or is recurrent.
+        UsageError: the policy is recurrent.
     """
     if policy.recurrent:
         raise UsageError(
             "importance: expected a policy that decides by one observation, found a recurrent one, whose decisions "
             "depend on all before them; name another policy"
-        )
-    if policy.output is OutputKind.COLUMN_EFFECT:
-        raise UsageError(
-            f"importance: expected a policy for {policy.problem} with a logit for each column, found effects against "
-            "the heuristic's column, which are not explained yet; name another policy"
         )
 
 
@@ -105,7 +100,7 @@ def measure_importance(
         explained: maximum number of observations with Shapley values, drawn if there are more.
 
     Raises:
-        UsageError: there are fewer than two observations, or the policy predicts effects against another column.
+        UsageError: there are fewer than two observations, or the policy is recurrent.
     """
     check_explained(policy)
     if len(questions) < 2:

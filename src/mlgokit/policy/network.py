@@ -121,8 +121,6 @@ class OutputKind(enum.Enum):
     """Two numbers: the unnormalised log-probabilities of not inlining and of inlining."""
     COLUMN_LOGIT = "column-logit"
     """One number for each column, of networks that see one column at a time: its unnormalised log-probability."""
-    COLUMN_EFFECT = "column-effect"
-    """One number for each column but the heuristic's: the change of the score if it is chosen instead of the latter."""
     PRIORITY = "priority"
     """One number, which :func:`mlgokit.policy.exploration.priority_of` turns into a priority."""
     LOG2_FACTOR = "log2-factor"
@@ -134,7 +132,7 @@ class OutputKind(enum.Enum):
         match self:
             case OutputKind.EFFECT_BYTES | OutputKind.LOGITS:
                 return AdviceKind.BINARY
-            case OutputKind.COLUMN_LOGIT | OutputKind.COLUMN_EFFECT:
+            case OutputKind.COLUMN_LOGIT:
                 return AdviceKind.MASKED_CHOICE
             case OutputKind.PRIORITY | OutputKind.LOG2_FACTOR:
                 return AdviceKind.REAL
@@ -200,16 +198,14 @@ class Policy:
         normaliser: turns raw values into inputs.
         layers: dense layers with ReLU between them; of a recurrent policy the one before the last is an LSTM.
         output: meaning of the last layer.
-        bytes_per_unit: bytes (or other units of the score) in one unit of preference (effects only).
+        bytes_per_unit: bytes (or other units of the score) in one unit of preference (effect-bytes only).
         caution: standard deviations of the members that are subtracted from a column's logit (column-logit only).
         doubt: standard deviations of the members that an effect must exceed, in addition to the gate's margin if there
-            is one, before the policy overrides LLVM's decision; 0 to use the mean alone (effects only).
-        margin: effect that a column must exceed before it is chosen over the heuristic's column (column-effect only).
-        most_departures: maximum departures from the heuristic in one function; 0 for no limit (column-effect only).
+            is one, before the policy overrides LLVM's decision; 0 to use the mean alone (effect-bytes only).
         csr_first_time_cost: cost of the first use of a callee-saved register in a function, where 2**14 is one
             execution of its entry, as in LLVM's option ``-regalloc-csr-first-time-cost``; 0 leaves it to LLVM
             (log2-factor only).
-        mask: name of the feature that says which columns may be chosen (columns only).
+        mask: name of the feature that says which columns may be chosen (column-logit only).
         gate: margin that an effect must exceed before the policy overrides LLVM's decision (effect-bytes), or which
             live ranges the policy decides about at all (priority, log2-factor).
         targets: architectures that the policy decides for, as :func:`mlgokit.module.architecture_of` names them; for
@@ -230,8 +226,6 @@ class Policy:
     bytes_per_unit: float = 1.0
     caution: float = 0.0
     doubt: float = 0.0
-    margin: float = 0.0
-    most_departures: int = 0
     csr_first_time_cost: int = 0
     mask: str = ""
     gate: Gate | None = None
@@ -272,7 +266,7 @@ class Policy:
     @property
     def asks_heuristic(self) -> bool:
         """Whether the policy may leave decisions to LLVM's heuristic, so that the heuristic's decision is needed."""
-        return self.gate is not None or self.doubt > 0 or self.output is OutputKind.COLUMN_EFFECT
+        return self.gate is not None or self.doubt > 0
 
     def start_memory(self) -> Memory:
         """Make the memory of a recurrent policy before the first decision of a module."""
@@ -343,30 +337,14 @@ class Policy:
             believed = np.abs(average) > margin + self.doubt * deviation
         return np.where(believed, preferences, np.where(heuristic, HEURISTIC_PREFERENCE, -HEURISTIC_PREFERENCE))
 
-    def column_logits(self, values: Values, default: npt.NDArray[np.int64] | None = None) -> Doubles:
+    def column_logits(self, values: Values) -> Doubles:
         """Compute the logits [T, C] of columns for raw ``values`` [T, C, F], all finite; the caller applies the mask.
 
-        Args:
-            values: [T, C, F] raw features.
-            default: [T] the heuristic's column; policies of effects need it, and give it the logit 0.
-
         Raises:
-            UsageError: the policy does not choose a column, or needs ``default`` and it is not given.
+            UsageError: the policy does not choose a column.
         """
         self._expect(AdviceKind.MASKED_CHOICE)
         average, deviation = self._summary(values.reshape(-1, values.shape[-1]))
-        if self.output is OutputKind.COLUMN_EFFECT:
-            if default is None:
-                raise UsageError(
-                    f"policy for {self.problem}: expected the heuristic's column, against which the policy predicts "
-                    "effects, found none; ask a compiler that loads the plugin"
-                )
-            with np.errstate(over="ignore", invalid="ignore"):
-                believed = -average > self.margin + self.doubt * deviation
-                wanted = np.minimum(-average / self.bytes_per_unit, LOGIT_BOUND)
-            logits = np.where(believed, wanted, -HEURISTIC_PREFERENCE).reshape(values.shape[:-1])
-            logits[np.arange(len(logits)), default] = 0.0
-            return logits
         with np.errstate(over="ignore", invalid="ignore"):
             logits = average - self.caution * deviation
         logits = np.where(np.isnan(logits), -LOGIT_BOUND, np.clip(logits, -LOGIT_BOUND, LOGIT_BOUND))

@@ -111,15 +111,6 @@ def _output_fields(policy: Policy) -> dict[str, Any]:
             return {"bytes_per_unit": policy.bytes_per_unit, **doubt}
         case OutputKind.COLUMN_LOGIT:
             return {"mask": policy.mask, "caution": policy.caution}
-        case OutputKind.COLUMN_EFFECT:
-            return {
-                "format_version": DOUBT_FORMAT_VERSION,
-                "mask": policy.mask,
-                "margin": policy.margin,
-                "most_departures": policy.most_departures,
-                "bytes_per_unit": policy.bytes_per_unit,
-                "doubt": policy.doubt,
-            }
         case OutputKind.LOGITS | OutputKind.PRIORITY | OutputKind.LOG2_FACTOR:
             return {}
 
@@ -312,7 +303,10 @@ def _doubt(description: dict[str, Any]) -> float:
         )
     if description["format_version"] < DOUBT_FORMAT_VERSION:
         return 0.0
-    return _not_negative(description, "doubt")
+    doubt = float(description["doubt"])
+    if not (math.isfinite(doubt) and doubt >= 0):
+        raise ValueError(f"doubt: expected a number that is not negative, found {doubt:g}")
+    return doubt
 
 
 def _targets(description: dict[str, Any]) -> tuple[str, ...]:
@@ -337,14 +331,6 @@ def _stage(description: dict[str, Any]) -> Stage:
             f"for {description['problem']}"
         )
     return "link"
-
-
-def _not_negative(description: dict[str, Any], key: str) -> float:
-    """Read a finite number of the description that must be 0 or greater."""
-    value = float(description[key])
-    if not (math.isfinite(value) and value >= 0):
-        raise ValueError(f"{key}: expected a number that is not negative, found {value:g}")
-    return value
 
 
 def _count(description: dict[str, Any], key: str) -> int:
@@ -403,6 +389,14 @@ def _quantile(description: dict[str, Any], tensors: dict[str, np.ndarray[Any, An
     return Quantile(boundaries=boundaries, lengths=lengths, nan=nan)
 
 
+def _output(description: dict[str, Any]) -> OutputKind:
+    """Read the meaning of the last layer."""
+    known = [output.value for output in OutputKind]
+    if description["output"] not in known:
+        raise ValueError(f"output: expected one of {', '.join(known)}, found {description['output']!r}")
+    return OutputKind(description["output"])
+
+
 def _build(description: dict[str, Any], tensors: dict[str, np.ndarray[Any, Any]]) -> Policy:
     """Make the policy of a file's description and tensors, and check every field."""
     features = tuple(str(name) for name in description["features"])
@@ -424,7 +418,7 @@ def _build(description: dict[str, Any], tensors: dict[str, np.ndarray[Any, Any]]
             normaliser = _quantile(description, tensors, count)
         case other:
             raise ValueError(f"normaliser: expected signed-log or quantile, found {other!r}")
-    output, problem = OutputKind(description["output"]), str(description["problem"])
+    output, problem = _output(description), str(description["problem"])
     if problem in PROBLEMS and PROBLEMS[problem].advice_kind is not output.advice_kind:
         raise ValueError(
             f"output: expected an output of the kind {PROBLEMS[problem].advice_kind.value} for {problem}, "
@@ -443,10 +437,9 @@ def _build(description: dict[str, Any], tensors: dict[str, np.ndarray[Any, Any]]
         weight = _expect(tensors, f"layer{index}.weight", (members, width + units * gates, outputs))
         layers.append(Layer(weight, _expect(tensors, f"layer{index}.bias", (members, weight.shape[2]))))
         width = units if gates else weight.shape[2]
-    departs = output is OutputKind.COLUMN_EFFECT
     effect, column = output is OutputKind.EFFECT_BYTES, output is OutputKind.COLUMN_LOGIT
-    mask = description["mask"] if column or departs else ""
-    if not isinstance(mask, str) or (column or departs) != bool(mask):
+    mask = description["mask"] if column else ""
+    if not isinstance(mask, str) or column != bool(mask):
         raise ValueError(
             "mask: expected the name of a feature, in a policy whose output is for columns and no other, found "
             f"{mask!r}"
@@ -457,11 +450,9 @@ def _build(description: dict[str, Any], tensors: dict[str, np.ndarray[Any, Any]]
         normaliser=normaliser,
         layers=tuple(layers),
         output=output,
-        bytes_per_unit=_number(description, "bytes_per_unit", above=0) if effect or departs else 1.0,
+        bytes_per_unit=_number(description, "bytes_per_unit", above=0) if effect else 1.0,
         caution=_number(description, "caution", above=-math.inf) if column else 0.0,
-        doubt=_not_negative(description, "doubt") if departs else _doubt(description) if effect else 0.0,
-        margin=_not_negative(description, "margin") if departs else 0.0,
-        most_departures=_count(description, "most_departures") if departs else 0,
+        doubt=_doubt(description) if effect else 0.0,
         mask=mask,
         csr_first_time_cost=_csr_first_time_cost(description, output),
         gate=_gate(description, features) if effect or numbers else None,

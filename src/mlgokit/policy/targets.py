@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from mlgokit.errors import PolicyError, UsageError
 from mlgokit.module import Module, architecture_of
-from mlgokit.policy.network import OutputKind, Policy
+from mlgokit.policy.network import Policy
 from mlgokit.policy.store import join_parts
 from mlgokit.problems import PROBLEMS
 
@@ -137,8 +137,7 @@ def check_exportable_to_llvm(policy: Policy, origin: str) -> None:
         origin: name of the policy in error messages.
 
     Raises:
-        PolicyError: LLVM has no model for the problem, or the policy needs features of the plugin or the heuristic's
-            column.
+        PolicyError: LLVM has no model for the problem, or the policy needs features of the plugin.
     """
     llvms = [problem.name for problem in PROBLEMS.values() if problem.has_llvm_advisor]
     if policy.problem not in llvms:
@@ -150,12 +149,6 @@ def check_exportable_to_llvm(policy: Policy, origin: str) -> None:
         raise PolicyError(
             f"policy {origin}: expected a network of dense layers, found an LSTM, whose state LLVM does not carry from "
             "one decision to the next; use it with `mlgokit export plugin`"
-        )
-    if policy.output is OutputKind.COLUMN_EFFECT:
-        raise PolicyError(
-            f"policy {origin}: expected a policy that chooses by LLVM's features, found one that predicts effects "
-            "against the column of LLVM's heuristic, which LLVM does not pass to a model; use it with "
-            "`mlgokit export plugin`"
         )
     if policy.others:
         raise PolicyError(

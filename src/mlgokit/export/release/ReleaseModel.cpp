@@ -100,7 +100,6 @@ void ReleaseModel::run() {
     Answer.Index = inlines(Now);
     break;
   case OutputKind::ColumnLogit:
-  case OutputKind::ColumnEffect: // not exported
     Answer.Index = column(Now);
     break;
   case OutputKind::Priority:

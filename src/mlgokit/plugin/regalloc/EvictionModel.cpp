@@ -61,17 +61,29 @@ Error EvictionModel::connectPolicy() {
   if (P->mask() != "mask")
     return createStringError(inconvertibleErrorCode(), "policy " + P->origin() + ": expected the mask 'mask', found '" +
                                                            P->mask() + "'; train it for this compiler");
-  Expected<ColumnFeatures> Found = ColumnFeatures::find(*P, Inputs, Columns);
+  StringMap<size_t> Known;
+  for (const TensorSpec &Spec : Inputs)
+    Known.try_emplace(Spec.name(), Known.size());
+  Expected<std::vector<size_t>> Found = findFeatures(*P, Known);
   if (!Found)
     return Found.takeError();
-  Features = std::move(*Found);
+  for (const size_t I : *Found) {
+    const TensorSpec &Spec = Inputs[I];
+    const bool Typed = Spec.isElementType<float>() || Spec.isElementType<int64_t>();
+    if (!Typed || (Spec.getElementCount() != 1 && Spec.getElementCount() != Columns))
+      return createStringError(inconvertibleErrorCode(), "policy " + P->origin() + ": expected the feature '" +
+                                                             Spec.name() + "' to have 1 or " + std::to_string(Columns) +
+                                                             " elements of type int64_t or float, found another; "
+                                                             "train a policy without it");
+  }
+  Sources = std::move(*Found);
+  Row.resize(Sources.size());
   return Error::success();
 }
 
 void EvictionModel::enter(StringRef Name) {
   if (Function == Name)
     return;
-  Departures = 0;
   Function = Name.str();
   Log.enter(Name);
   Draws.enter(Name);
@@ -89,7 +101,7 @@ size_t EvictionModel::firstLegal() const { return size_t(std::find(Mask, Mask + 
 void EvictionModel::decide(EvictionQuestion &Q) {
   Q.Asked = true;
   size_t Default = Columns - 1; // the range that asks
-  if (followsHeuristic() || Log || Q.Plan || (Features && Features->needsDefault()))
+  if (followsHeuristic() || Log || Q.Plan)
     if ((Q.DefaultAnswer = Q.askHeuristic()))
       Default = Q.Order.positionOf(Q.DefaultAnswer).value_or(Default);
   if (Q.Wanted) {
@@ -114,12 +126,10 @@ void EvictionModel::decide(EvictionQuestion &Q) {
     Chosen = chooseColumn(Logits, {Mask, Columns}, {1, 0}, D);
     break;
   case EvictionRule::Policy:
-    ask(Default);
-    Chosen = asksHeuristic() && !Mask[Default]
-                 ? mlgokit::Column{Default, 0}
-                 : chooseColumn(Logits, {Mask, Columns}, {S.Temperature, S.FlipProbability}, D);
-    Q.Echo = asksHeuristic() && Chosen.Index == Default;
-    Departures += Chosen.Index != Default;
+    for (size_t C = 0; C < Columns; ++C)
+      if (Mask[C])
+        Logits[C] = logitOf(C);
+    Chosen = chooseColumn(Logits, {Mask, Columns}, {S.Temperature, S.FlipProbability}, D);
     break;
   }
   Q.Column = Chosen.Index;
@@ -129,28 +139,14 @@ void EvictionModel::decide(EvictionQuestion &Q) {
     record(Q.Plan, int64_t(Default), int64_t(Q.Column), float(Chosen.LogProbability));
 }
 
-double EvictionModel::valueAt(size_t Input, size_t Column) const {
-  return Inputs[Input].isElementType<float>() ? double(getTensor<float>(Input)[Column])
-                                              : double(getTensor<int64_t>(Input)[Column]);
-}
-
-void EvictionModel::ask(size_t Default) {
-  const bool IsEffect = asksHeuristic();
-  if (IsEffect && P->mostDepartures() && Departures >= P->mostDepartures()) {
-    for (size_t C = 0; C < Columns; ++C)
-      Logits[C] = C == Default ? 0 : -HeuristicPreference;
-    return;
+double EvictionModel::logitOf(size_t Column) {
+  for (size_t I = 0; I < Sources.size(); ++I) {
+    const TensorSpec &Spec = Inputs[Sources[I]];
+    const size_t At = Spec.getElementCount() == 1 ? 0 : Column;
+    Row[I] = Spec.isElementType<float>() ? double(getTensor<float>(Sources[I])[At])
+                                         : double(getTensor<int64_t>(Sources[I])[At]);
   }
-  // What is not legal, the heuristic's own answer may be; nothing is preferred to that.
-  if (IsEffect && !Mask[Default])
-    return;
-  const auto Value = [this](size_t Input, size_t Column) { return valueAt(Input, Column); };
-  Features->enter({Mask, Columns}, Default, Value);
-  for (size_t C = 0; C < Columns; ++C)
-    if (Mask[C] && !(IsEffect && C == Default)) {
-      const ArrayRef<double> Row = Features->row(C, Value);
-      Logits[C] = IsEffect ? P->columnPreference(Row) : P->columnLogit(Row);
-    }
+  return P->columnLogit(Row);
 }
 
 void EvictionModel::record(const OverridePlan *Plan, int64_t Default, int64_t Decision, float LogProbability) {

@@ -3,7 +3,6 @@
 #define MLGOKIT_REGALLOC_EVICTIONMODEL_H
 
 #include "majors/RegAllocAbi.h"
-#include "regalloc/ColumnFeatures.h"
 #include "regalloc/FunctionLog.h"
 #include "shared/Exploration.h"
 #include "shared/Files.h"
@@ -47,7 +46,7 @@ public:
                                                                std::optional<Policy> P);
 
   /// Whether the heuristic answers what LLVM's advisor does not ask the model.
-  bool followsHeuristic() const { return R == EvictionRule::Default || asksHeuristic(); }
+  bool followsHeuristic() const { return R == EvictionRule::Default; }
   /// How many registers LLVM's advisor has columns for. It does not check that there are no more, as there are on
   /// PowerPC.
   size_t registers() const { return Columns - 1; }
@@ -57,14 +56,12 @@ public:
   EvictionQuestion *Now = nullptr;
 
 private:
-  bool asksHeuristic() const { return P && P->output() == OutputKind::ColumnEffect; }
   EvictionModel(llvm::LLVMContext &Ctx, const std::vector<llvm::TensorSpec> &Inputs, const Settings &S, EvictionRule R);
   void *evaluateUntyped() override;
   size_t firstLegal() const;
   llvm::Error connectPolicy();
   void decide(EvictionQuestion &Q);
-  void ask(size_t Default);
-  double valueAt(size_t Input, size_t Column) const;
+  double logitOf(size_t Column);
   void record(const OverridePlan *Plan, int64_t Default, int64_t Decision, float LogProbability);
 
   const std::vector<llvm::TensorSpec> Inputs;
@@ -75,11 +72,10 @@ private:
   bool Numbered = false; // whether the log says which question each is, as trials name it
   const int64_t *Mask = nullptr;
   size_t Columns = 0;
-  std::optional<ColumnFeatures> Features; // of the policy
-  std::vector<double> Logits;
+  std::vector<size_t> Sources; // where each of the policy's features is among the inputs
+  std::vector<double> Row, Logits;
   std::vector<int64_t> Values; // aligned room for the tensors
   std::string Function;
-  uint64_t Departures = 0; // of a policy of effects in the function
   FunctionDraws Draws;
   int64_t Answer = 0;
 };

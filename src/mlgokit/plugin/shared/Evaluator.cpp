@@ -112,13 +112,6 @@ double Evaluator::columnLogit(Span<double> Values) {
   return std::isnan(Found) ? -LogitBound : std::clamp(Found, -LogitBound, LogitBound);
 }
 
-std::optional<double> Evaluator::departure(Span<double> Values) {
-  const auto [Average, Deviation] = summary(Values);
-  if (!(-Average > N.Margin + N.Doubt * Deviation))
-    return std::nullopt;
-  return std::min(-Average / N.BytesPerUnit, LogitBound);
-}
-
 double Evaluator::unit(Span<double> Values) {
   const double Found = summary(Values).first;
   return std::isnan(Found) ? 0 : Found;

@@ -21,7 +21,7 @@
 namespace mlgokit {
 
 enum class NormaliserKind { SignedLog, Quantile };
-enum class OutputKind { EffectBytes, Logits, ColumnLogit, Priority, ColumnEffect, Log2Factor };
+enum class OutputKind { EffectBytes, Logits, ColumnLogit, Priority, Log2Factor };
 
 /// The numbers of a policy. Vectors have the sizes that are beside them, and rows of boundaries are sorted.
 struct PolicyNumbers {
@@ -29,12 +29,11 @@ struct PolicyNumbers {
   NormaliserKind Normaliser = NormaliserKind::SignedLog;
   OutputKind Output = OutputKind::EffectBytes;
   double Clip = 0;
-  double BytesPerUnit = 1;         // of the logit, for effects
+  double BytesPerUnit = 1;         // of the preference, for effects
   double Caution = 0;              // standard deviations of the members by which a column's logit is worse
   double Doubt = 0;                // standard deviations that an effect must exceed beyond its margin to be believed
   std::optional<size_t> Gate;      // the feature that says which of Margins an effect must exceed to be believed
   double Margins[2] = {0, 0};      // bytes: where that feature is 0, and where it is not
-  double Margin = 0;               // of OutputKind::ColumnEffect: what an effect must exceed to be believed
   std::vector<double> Mean, Scale; // [F] of SignedLog
   std::vector<float> Boundaries;   // [F, Q] of Quantile
   size_t QuantileCount = 0;
@@ -63,8 +62,6 @@ public:
   std::optional<double> preference(Span<double> Values);
   /// The unnormalised log-probability of one column, always finite.
   double columnLogit(Span<double> Values);
-  /// By how much one column is preferred to the heuristic's, a positive number; none where that is not believed.
-  std::optional<double> departure(Span<double> Values);
   /// The unit number of a live range, never NaN; greater is allocated earlier, or kept in its register.
   double unit(Span<double> Values);
 

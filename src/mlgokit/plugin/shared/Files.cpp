@@ -20,7 +20,6 @@ bool fits(Problem P, OutputKind Output) {
   case OutputKind::Logits:
     return P == Problem::InlineSize || P == Problem::PassSelection;
   case OutputKind::ColumnLogit:
-  case OutputKind::ColumnEffect:
     return P == Problem::RegallocEviction;
   case OutputKind::Priority:
     return P == Problem::RegallocPriority;
@@ -74,13 +73,8 @@ Expected<Policy> parsePolicy(Problem Of, StringRef Bytes, StringRef Origin, Stri
 }
 
 Expected<std::vector<size_t>> findFeatures(const Policy &P, const StringMap<size_t> &Known) {
-  return findFeatures(P, P.features(), Known);
-}
-
-Expected<std::vector<size_t>> findFeatures(const Policy &P, ArrayRef<std::string> Names,
-                                           const StringMap<size_t> &Known) {
   std::vector<size_t> Sources;
-  for (const std::string &Name : Names) {
+  for (const std::string &Name : P.features()) {
     auto Found = Known.find(Name);
     if (Found == Known.end())
       return createStringError(inconvertibleErrorCode(),

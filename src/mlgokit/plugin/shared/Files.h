@@ -34,9 +34,6 @@ llvm::Expected<Policy> parsePolicy(Problem P, llvm::StringRef Bytes, llvm::Strin
 
 /// Where each of the policy's features is among \p Known.
 llvm::Expected<std::vector<size_t>> findFeatures(const Policy &P, const llvm::StringMap<size_t> &Known);
-/// The same of \p Names, which are those of what the policy's features are made of.
-llvm::Expected<std::vector<size_t>> findFeatures(const Policy &P, llvm::ArrayRef<std::string> Names,
-                                                 const llvm::StringMap<size_t> &Known);
 
 /// \p Path for the first file of that name that this process opens, then with ".1" after it, ".2" and so on: ThinLTO
 /// compiles many modules in one process.

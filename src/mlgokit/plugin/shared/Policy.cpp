@@ -275,32 +275,15 @@ Expected<Policy> Policy::parsePart(const json::Object &Description, TensorFile &
     N.Caution = Description.getNumber("caution").value_or(0);
     if (P.Mask.empty())
       return failure(Origin, "expected the name of a feature as 'mask'");
-  } else if (Output == "column-effect") {
-    N.Output = OutputKind::ColumnEffect;
-    P.Mask = Description.getString("mask").value_or("").str();
-    N.BytesPerUnit = Description.getNumber("bytes_per_unit").value_or(0);
-    N.Margin = Description.getNumber("margin").value_or(-1);
-    N.Doubt = Description.getNumber("doubt").value_or(-1);
-    const int64_t Most = Description.getInteger("most_departures").value_or(-1);
-    if (P.Mask.empty())
-      return failure(Origin, "expected the name of a feature as 'mask'");
-    if (Most < 0)
-      return failure(Origin, "expected a whole number that is not negative as 'most_departures'");
-    P.MostDepartures = uint64_t(Most);
-    if (!(N.BytesPerUnit > 0))
-      return failure(Origin, "expected a positive number as 'bytes_per_unit'");
-    if (!(N.Margin >= 0) || !(N.Doubt >= 0) || std::isinf(N.Margin) || std::isinf(N.Doubt))
-      return failure(Origin, "expected numbers that are not negative as 'margin' and 'doubt'");
   } else if (Output == "priority" || Output == "log2-factor") {
     N.Output = Output == "priority" ? OutputKind::Priority : OutputKind::Log2Factor;
     if (Version == GatedFormatVersion || (Version != FormatVersion && Description.get("gate_feature")))
       if (Error E = parseGate(Description, P.Features, N, Origin))
         return std::move(E);
   } else {
-    return failure(Origin,
-                   "expected 'effect-bytes', 'logits', 'column-logit', 'column-effect', 'priority' or 'log2-factor' "
-                   "as output, found '" +
-                       printable(Output) + "'");
+    return failure(Origin, "expected 'effect-bytes', 'logits', 'column-logit', 'priority' or 'log2-factor' as output, "
+                           "found '" +
+                               printable(Output) + "'");
   }
   if (Version == CostFormatVersion) {
     const int64_t Cost = Description.getInteger("csr_first_time_cost").value_or(0);

@@ -61,14 +61,8 @@ public:
   /// believed.
   double preference(llvm::ArrayRef<double> Values, llvm::function_ref<bool()> Heuristic);
   double columnLogit(llvm::ArrayRef<double> Values) { return Numbers.columnLogit(Values); }
-  /// How often it departs from the heuristic in one function, for OutputKind::ColumnEffect; 0 for any number.
-  uint64_t mostDepartures() const { return MostDepartures; }
   /// LLVM's cost of the first use of a callee-saved register, for OutputKind::Log2Factor; 0 leaves it to LLVM.
   unsigned csrFirstTimeCost() const { return CsrFirstTimeCost; }
-  /// The logit of one column beside the heuristic's, which has 0.
-  double columnPreference(llvm::ArrayRef<double> Values) {
-    return Numbers.departure(Values).value_or(-HeuristicPreference);
-  }
   double unit(llvm::ArrayRef<double> Values) { return Numbers.unit(Values); }
 
 private:
@@ -78,7 +72,6 @@ private:
   std::string Problem, Origin, Mask;
   std::vector<std::string> Features, Targets;
   PolicyStage Stage = PolicyStage::Compile;
-  uint64_t MostDepartures = 0;
   unsigned CsrFirstTimeCost = 0;
   Evaluator Numbers;
 };
