@@ -9,8 +9,11 @@ import pytest
 from mlgokit.algorithms.learner import ForcedDecisions
 from mlgokit.algorithms.proposals import propose_following
 from mlgokit.errors import UsageError
+from mlgokit.learning.decision_batch import batch_of_log
 from mlgokit.learning.experiences import MODULES_FOR_ROWS, check_proposal, group_into_rows
-from mlgokit.problems import INLINE_SIZE, REGALLOC_EVICTION, Problem
+from mlgokit.problems import INLINE_SIZE, REGALLOC_EVICTION, REGALLOC_PRIORITY, REGALLOC_WEIGHT, Problem
+from mlgokit.spec import TensorSpec
+from mlgokit.traces import ContextSpan, Header, Log
 
 PLAIN = propose_following(":default", np.array([0]))
 FORCED = (ForcedDecisions(sites=np.array([8]), decisions=np.array([1])),)
@@ -51,3 +54,20 @@ def test_each_is_a_row_of_its_own_where_there_are_many_workers():
     first, rest = group_into_rows([*range(count)] * 2, [True] * count + [False] * count, workers=3)
     assert first == [[count + module] for module in range(count)]
     assert rest == [[module] for module in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("problem", "logged", "unit", "heuristic", "follows"),
+    [(REGALLOC_WEIGHT, -0.5, -0.5, 0.0, 0.0), (REGALLOC_PRIORITY, 2.0**30, 0.0, 2.0**31, 0.0)],
+)
+def test_numbers_of_a_log_are_in_the_unit_of_a_policys_output(
+    problem: Problem, logged: float, unit: float, heuristic: float, follows: float
+):
+    columns = {"weight": 1.0, problem.decision: logged, problem.default_decision: heuristic, "log_probability": 0.0}
+    log = Log(
+        header=Header(features=tuple(TensorSpec(name=name, type="float", shape=(1,)) for name in columns)),
+        contexts=(ContextSpan(name="f", start=0, stop=1),),
+        columns={name: np.full((1, 1), value, np.float32) for name, value in columns.items()},
+    )
+    batch = batch_of_log(problem, log, ("weight",), heuristic=False)
+    assert (batch.decisions.tolist(), batch.defaults.tolist()) == ([unit], [follows])

@@ -12,7 +12,7 @@ from mlgokit.algorithms.learner import DEFAULT_RULE, Actor, Floats, Ints
 from mlgokit.compiler.compilation import NOT_FEATURES, InlineDecisions
 from mlgokit.errors import UsageError
 from mlgokit.policy.exploration import UNIT_BOUND
-from mlgokit.policy.network import Policy
+from mlgokit.policy.network import OutputKind, Policy
 from mlgokit.problems import INLINE_SIZE, PROBLEMS, Problem, column_count
 from mlgokit.spec import AdviceKind
 from mlgokit.traces import Log
@@ -145,10 +145,12 @@ def batch_of_log(problem: Problem, log: Log, features: Sequence[str], *, heurist
 
 
 def _decode_decisions(problem: Problem, column: npt.NDArray[Any], *, heuristic: bool) -> npt.NDArray[Any]:
-    """Convert a column of decisions [N] to int64; priorities to floats from -UNIT_BOUND to UNIT_BOUND."""
+    """Convert a column of decisions [N] to int64, or to the unit of a policy's output: priorities, logs of factors."""
     values = column.reshape(len(column))
     if problem.advice_kind is not AdviceKind.REAL:
         return values.astype(np.int64)
+    if OutputKind.for_numbers(problem.name) is OutputKind.LOG2_FACTOR:
+        return values.astype(np.float64)
     return values.astype(np.float64) / (_HEURISTIC_PRIORITIES if heuristic else _POLICY_PRIORITIES) - UNIT_BOUND
 
 
