@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from mlgokit.advisors import Constant, Echo, Exploring, Observation, RandomChoice, Recording, Replay
+from mlgokit.advisors import Constant, Echo, Observation, RandomChoice, Recording, ReplayContexts
 from mlgokit.errors import UsageError
 from mlgokit.spec import TensorSpec
 from mlgokit.traces import Header
@@ -28,21 +28,6 @@ def test_a_constant_advisor_gives_its_answer():
     assert Constant(0.5).advise(observation()) == 0.5
 
 
-def test_replay_gives_the_decisions_in_order_and_then_asks():
-    advisor = Replay([1, 0, 1], afterwards=Echo())
-    assert [advisor.advise(observation(0)) for _ in range(5)] == [1, 0, 1, 0, 0]
-
-
-def test_replay_alone_refuses_one_decision_more():
-    advisor = Replay([1])
-    advisor.advise(observation())
-    with pytest.raises(
-        UsageError,
-        match=r"observation 1 of context 'f': expected at most 1 questions, .* found one more",
-    ):
-        advisor.advise(observation(index=1))
-
-
 def test_random_choice_follows_its_probability_and_generator():
     first, second = (RandomChoice(np.random.default_rng(3), 0.25) for _ in range(2))
     draws = [first.advise(observation()) for _ in range(2000)]
@@ -51,21 +36,8 @@ def test_random_choice_follows_its_probability_and_generator():
     assert 0.2 < np.mean(draws) < 0.3
 
 
-def test_exploring_flips_with_its_probability():
-    rng = np.random.default_rng(4)
-    assert [Exploring(Echo(), rng, 1.0).advise(observation(default)) for default in (0, 1)] == [1, 0]
-    assert [Exploring(Echo(), rng, 0.0).advise(observation(default)) for default in (0, 1)] == [0, 1]
-    flips = [Exploring(Constant(0), rng, 0.1).advise(observation()) for _ in range(2000)]
-    assert 0.07 < np.mean(flips) < 0.13
-
-
-def test_exploring_refuses_what_has_no_opposite():
-    with pytest.raises(UsageError, match="expected 0 or 1 from Constant, found 5"):
-        Exploring(Constant(5), np.random.default_rng(0), 0.1).advise(observation())
-
-
 def test_recording_keeps_questions_and_answers():
-    recording = Recording(Replay([1, 0]))
+    recording = Recording(ReplayContexts({"f": [1, 0]}))
     questions = [observation(index=index) for index in range(2)]
     assert [recording.advise(question) for question in questions] == [1, 0]
     assert recording.observations == questions

@@ -7,8 +7,6 @@ import pytest
 
 from mlgokit.advisors import (
     Constant,
-    Exploring,
-    FirstLegal,
     Legal,
     Observation,
     RandomLegal,
@@ -92,19 +90,4 @@ def test_random_answers_are_legal_and_follow_their_generator(problem: Problem):
 
 @pytest.mark.parametrize(("problem", "advice"), [(INLINE_SIZE, 0), (REGALLOC_EVICTION, 1), (REGALLOC_PRIORITY, 0.0)])
 def test_the_first_legal_answer(problem: Problem, advice: float):
-    assert FirstLegal(problem).advise(asked()) == advice
-
-
-def test_exploring_a_choice_takes_another_legal_column():
-    rng = np.random.default_rng(2)
-    exploring = Exploring(FirstLegal(REGALLOC_EVICTION), rng, 0.5, REGALLOC_EVICTION)
-    columns = [exploring.advise(asked()) for _ in range(2000)]
-    assert set(columns) == {1, 3, 4}
-    assert 0.45 < np.mean(np.array(columns) == 1) < 0.55
-    assert Exploring(FirstLegal(REGALLOC_EVICTION), rng, 1.0, REGALLOC_EVICTION).advise(asked([0, 0, 1, 0, 0])) == 2
-
-
-def test_a_priority_has_no_opposite():
-    exploring = Exploring(Constant(0.5), np.random.default_rng(0), 0.1, REGALLOC_PRIORITY)
-    with pytest.raises(UsageError, match=r"expected a decision that has an opposite from Constant, found 0\.5"):
-        exploring.advise(asked())
+    assert Legal(Constant(0), problem).advise(asked()) == advice

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tests.llvm.pressure import PRESSURE
 
-from mlgokit.advisors import Advisor, FirstLegal, RandomChoice, RandomLegal, ReplayContexts, recorded_decisions
+from mlgokit.advisors import Advisor, Constant, Legal, RandomChoice, RandomLegal, ReplayContexts, recorded_decisions
 from mlgokit.compiler import process
 from mlgokit.compiler.channel.interactive import InteractiveResult, InteractiveStatus, channel_use, drive_channels
 from mlgokit.compiler.toolchain import Toolchain
@@ -72,7 +72,7 @@ def expected(toolchain: Toolchain, source: Path) -> bytes:
 
 @pytest.mark.parametrize("problem", REGALLOC, ids=lambda problem: problem.name)
 def test_the_compiler_sends_what_the_problem_lists(toolchain: Toolchain, source: Path, problem: Problem):
-    result, _ = advised(toolchain, source, {problem.name: FirstLegal(problem)})
+    result, _ = advised(toolchain, source, {problem.name: Legal(Constant(0), problem)})
     assert result.log is not None
     told = result.log.header.features[:-1]
     assert [(spec.name, spec.type) for spec in told] == [(feature.name, feature.type) for feature in problem.features]
@@ -141,7 +141,7 @@ def test_llc_takes_the_words_bare(toolchain: Toolchain, llc: Path, source: Path)
     result = drive_channels(
         [llc, "-O2", "-filetype=obj", bitcode, "-o", source.with_suffix(".o")],
         channels={
-            problem.name: channel_use(problem, major=toolchain.major, advisor=FirstLegal(problem), words=tuple)
+            problem.name: channel_use(problem, major=toolchain.major, advisor=Legal(Constant(0), problem), words=tuple)
             for problem in REGALLOC
         },
         timeout_seconds=120,

@@ -1,12 +1,10 @@
 """Advisors, which make the compiler's decisions in Python: the protocol, and the advisors that need no policy.
 
-An advisor that does more than another wraps it: ``Recording(Exploring(Echo(), rng, probability=0.1))``.
+An advisor that does more than another wraps it: ``Recording(Legal(Constant(0), problem))``.
 """
 
-from mlgokit.advisors.advisor import Advice, Advisor, Constant, Echo, Observation, Recording, Replay, ReplayContexts
+from mlgokit.advisors.advisor import Advice, Advisor, Constant, Echo, Observation, Recording, ReplayContexts
 from mlgokit.advisors.legal import (
-    Exploring,
-    FirstLegal,
     Legal,
     RandomChoice,
     RandomLegal,
@@ -21,14 +19,11 @@ __all__ = [
     "Advisor",
     "Constant",
     "Echo",
-    "Exploring",
-    "FirstLegal",
     "Legal",
     "Observation",
     "RandomChoice",
     "RandomLegal",
     "Recording",
-    "Replay",
     "ReplayContexts",
     "advice_defect",
     "check_advice",

@@ -77,33 +77,6 @@ class Constant:
 
 
 @final
-@dataclass(slots=True)
-class Replay:
-    """Repeats recorded decisions in their order, and after the last one asks the advisor ``afterwards`` if given."""
-
-    decisions: Sequence[Advice]
-    afterwards: Advisor | None = None
-    position: int = 0
-
-    def advise(self, observation: Observation) -> Advice:
-        """Return the next recorded decision.
-
-        Raises:
-            UsageError: there are no more recorded decisions, and there is no advisor ``afterwards``.
-        """
-        if self.position < len(self.decisions):
-            self.position += 1
-            return self.decisions[self.position - 1]
-        if self.afterwards is None:
-            raise UsageError(
-                f"advisor Replay: observation {observation.index} of context {observation.context!r}: expected at "
-                f"most {len(self.decisions)} questions, one for each recorded decision, found one more; replay "
-                "with the compiler, module and options of the recording"
-            )
-        return self.afterwards.advise(observation)
-
-
-@final
 @dataclass(frozen=True, slots=True)
 class ReplayContexts:
     """Repeats the decisions recorded for each context, by the observation's number in the context.

@@ -14,7 +14,7 @@ import numpy as np
 
 from mlgokit.advisors.advisor import Advice, Advisor, Observation
 from mlgokit.errors import UsageError
-from mlgokit.problems import INLINE_SIZE, Problem
+from mlgokit.problems import Problem
 from mlgokit.spec import AdviceKind
 
 LARGEST_LEGAL_PRIORITY = 4294967040.0
@@ -106,24 +106,6 @@ class Legal:
 
 @final
 @dataclass(frozen=True, slots=True)
-class FirstLegal:
-    """Always decides the smallest legal decision: 0, or the first column that may be chosen."""
-
-    problem: Problem
-
-    def advise(self, observation: Observation) -> Advice:
-        """Return the smallest legal decision."""
-        match self.problem.advice_kind:
-            case AdviceKind.BINARY:
-                return 0
-            case AdviceKind.MASKED_CHOICE:
-                return legal_columns(self.problem, observation)[0]
-            case AdviceKind.REAL:
-                return 0.0
-
-
-@final
-@dataclass(frozen=True, slots=True)
 class RandomLegal:
     """Draws a legal decision uniformly; one draw from ``rng`` per decision.
 
@@ -160,38 +142,3 @@ class RandomChoice:
     def advise(self, observation: Observation) -> Advice:  # noqa: ARG002
         """Draw 1 with ``probability``, else 0."""
         return int(self.rng.random() < self.probability)
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Exploring:
-    """Asks another advisor, and with a probability flips its decision: to the opposite, or to another legal column.
-
-    One draw from ``rng`` per decision, and one more for the other column.
-    """
-
-    advisor: Advisor
-    rng: np.random.Generator
-    probability: float
-    problem: Problem = INLINE_SIZE
-
-    def advise(self, observation: Observation) -> Advice:
-        """Return the wrapped advisor's decision, or with ``probability`` another legal one.
-
-        Raises:
-            UsageError: the decision cannot be flipped, as it is a real number, or not 0 or 1.
-        """
-        advice = self.advisor.advise(observation)
-        kind = self.problem.advice_kind
-        if kind is AdviceKind.REAL or (kind is AdviceKind.BINARY and advice not in (0, 1)):
-            expected = "0 or 1" if kind is AdviceKind.BINARY else "a decision that has an opposite"
-            raise UsageError(
-                f"advisor Exploring: expected {expected} from {type(self.advisor).__name__}, found {advice!r}; "
-                "wrap an advisor whose decisions are 0 or 1, or columns"
-            )
-        if self.rng.random() >= self.probability:
-            return advice
-        if kind is AdviceKind.BINARY:
-            return 1 - advice
-        others = [column for column in legal_columns(self.problem, observation) if column != advice]
-        return others[int(self.rng.integers(len(others)))] if others else advice

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mlgokit.advisors import Advisor, Constant, Echo, Observation, Recording, Replay
+from mlgokit.advisors import Advisor, Constant, Echo, Observation, Recording, ReplayContexts
 from mlgokit.compiler.channel.interactive import (
     InteractiveResult,
     InteractiveStatus,
@@ -96,7 +96,7 @@ def play(tmp_path: Path) -> Iterator[Play]:
 
 
 def test_every_question_is_answered(play: Play):
-    recording = Recording(Replay([1, 0, 7]))
+    recording = Recording(ReplayContexts({"": [1, 0], "f": [7]}))
     result = play(
         """
 connect()

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import pytest
 
-from mlgokit.advisors import Constant, FirstLegal, Legal, Observation, Recording
+from mlgokit.advisors import Constant, Legal, Observation, Recording
 from mlgokit.compiler.channel.interactive import (
     ChannelUse,
     InteractiveResult,
@@ -128,7 +128,7 @@ def finish(session: Session, **advisors: object) -> InteractiveResult:
     return session.result()
 
 
-EVICT = FirstLegal(REGALLOC_EVICTION)
+EVICT = Legal(Constant(0), REGALLOC_EVICTION)
 
 TWO = """
 e, p = Channel(bases[0], EVICTION), Channel(bases[1], PRIORITY)
