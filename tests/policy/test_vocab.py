@@ -134,6 +134,12 @@ def test_a_folder_without_files_is_a_sentence(tmp_path: Path):
         vocab.read_vocab(tmp_path)
 
 
+def reference_inputs(values: np.ndarray, boundaries: np.ndarray) -> np.ndarray:
+    """google/ml-compiler-opt's first two inputs of a feature: the share of boundaries not above it, and its square."""
+    share = (np.searchsorted(boundaries, values, side="right") / len(boundaries)).astype(np.float32)
+    return np.stack([share, share * share], axis=-1)
+
+
 def test_a_policys_normaliser_gives_the_references_first_two_inputs():
     rows = np.array([2.0, 2, 2, 3, 4, 5, 8, 16, 51])
     normaliser = vocab.quantile_of({"edges": rows, "nodes": rows * 2}, ("nodes", "edges"))
@@ -141,8 +147,8 @@ def test_a_policys_normaliser_gives_the_references_first_two_inputs():
 
     found = normaliser.apply(values)
 
-    np.testing.assert_allclose(found[:, 2:], vocab.reference_inputs(values[:, 1], rows), rtol=1e-7)
-    np.testing.assert_allclose(found[:, :2], vocab.reference_inputs(values[:, 0], rows * 2), rtol=1e-7)
+    np.testing.assert_allclose(found[:, 2:], reference_inputs(values[:, 1], rows), rtol=1e-7)
+    np.testing.assert_allclose(found[:, :2], reference_inputs(values[:, 0], rows * 2), rtol=1e-7)
 
 
 def test_rows_of_different_lengths_keep_their_ranks():
@@ -154,7 +160,7 @@ def test_rows_of_different_lengths_keep_their_ranks():
     inputs = vocab.quantile_of(found, ("b", "a")).apply(values)
 
     for column, name in enumerate("ba"):
-        expected = vocab.reference_inputs(values[:, column], found[name])
+        expected = reference_inputs(values[:, column], found[name])
         np.testing.assert_allclose(inputs[:, 2 * column : 2 * column + 2], expected, rtol=1e-6)
     assert inputs.max() == 1.0
 

@@ -457,7 +457,7 @@ print("ready", flush=True)
 while True:
     write_log(Path(sys.argv[2]), log)
     with open_record_writer(Path(sys.argv[3])) as append:
-        for record in to_sequences(log, list(log.columns)):
+        for record in to_sequences(log, list(log.columns), rewards={span.name: 0.0 for span in log.contexts}):
             append(record)
 """
 
@@ -538,9 +538,6 @@ def test_a_partial_log_ends_before_the_context_that_is_too_many(tmp_path: Path, 
     assert "expected at most 3 contexts, found more" in found.damage
     assert found.contexts == log.contexts[:3]
     assert found.columns["a"].tolist() == list(range(30))
-    batches = list(iter_log(tmp_path / "x.log", observations_per_batch=20, partial=True))
-    assert [batch.observation_count for batch in batches] == [20, 10]
-    assert [batch.damage for batch in batches] == [None, found.damage]
 
 
 def test_a_large_score_after_each_observation_is_read():

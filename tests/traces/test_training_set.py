@@ -56,29 +56,22 @@ def test_a_record_is_a_context_with_the_references_names():
     assert second.columns["reward"].tolist() == [[-1.0]]
 
 
-def test_without_rewards_the_logs_scores_are_written():
-    records = list(to_sequences(small_log(), ["mask"]))
-    assert [decode_sequence(record, path="x").columns["reward"].tolist() for record in records] == [
-        [[1.0], [2.0], [4.0]],
-        [[3.0]],
-    ]
-
-
 def test_a_training_set_comes_back_as_a_log(tmp_path: Path):
     names = [spec.name for spec in HEADER.features]
     path = write(tmp_path / "x", list(to_sequences(small_log(), names, module="m", rewards={"f": 0.5, "g": 1.0})))
-    (found,) = iter_training_set(path, HEADER)
-    assert found.header == HEADER
+    (found,) = iter_training_set(path)
+    flat = [TensorSpec(name=spec.name, type=spec.type, shape=(3,)) for spec in (MASK, WEIGHT)]
+    assert found.header == Header(features=(DECISION, *flat), score=REWARD)
     assert found.contexts == (ContextSpan(name="m:f", start=0, stop=3), ContextSpan(name="m:g", start=3, stop=4))
     order = [0, 1, 3, 2]
     for name, column in small_log().columns.items():
-        np.testing.assert_array_equal(found.columns[name], column[order])
+        np.testing.assert_array_equal(found.columns[name], column[order].reshape(4, -1))
         assert found.columns[name].dtype == column.dtype
     assert found.scores is not None
     assert found.scores.tolist() == [[0.5], [0.5], [0.5], [1.0]]
 
 
-def test_a_training_set_of_the_reference_is_read_without_a_header(tmp_path: Path):
+def test_a_training_set_of_the_reference_is_read(tmp_path: Path):
     rng = np.random.default_rng(1)
     names = [*INLINE_SIZE.feature_names[:35], "inlining_decision", "inlining_default"]
     records, total = [], 0
@@ -114,14 +107,12 @@ def test_an_empty_training_set_has_no_batches(tmp_path: Path):
         ({"a": np.array([[1]])}, "expected a feature 'mask', found a"),
         ({"mask": np.zeros((1, 3))}, "expected int64_t of 3 values a step as 'mask', found float of 3"),
         ({"mask": np.zeros((1, 4), int)}, "expected int64_t of 3 values a step as 'mask', found int64_t of 4"),
-        ({"mask": np.full((1, 3), 300)}, "expected values of uint8_t as 'mask', found 300 to 300"),
     ],
 )
 def test_a_record_that_does_not_fit_is_named(tmp_path: Path, columns: dict[str, np.ndarray], sentence: str):
-    header = Header(features=(TensorSpec(name="mask", type="uint8_t", shape=(3,)),))
     path = write(tmp_path / "x", [encode_sequence({"mask": np.ones((1, 3), int)}), encode_sequence(columns)])
     with pytest.raises(TraceError, match=r"record at byte \d+: ") as caught:
-        list(iter_training_set(path, header))
+        list(iter_training_set(path))
     assert sentence in str(caught.value)
 
 
@@ -147,9 +138,6 @@ def test_contexts_without_a_reward_are_left_out():
     assert decode_sequence(record, path="x").columns["reward"].tolist() == [[1.0]]
 
 
-def test_a_missing_feature_or_score_is_named():
+def test_a_missing_feature_is_named():
     with pytest.raises(UsageError, match="log of m: expected features moon, sun, found mask, weight, index_to_evict"):
-        list(to_sequences(small_log(), ["mask", "moon", "sun"], module="m"))
-    unscored = Log(header=Header(features=(MASK,)), contexts=(), columns={"mask": np.zeros((0, 1, 3), np.int64)})
-    with pytest.raises(UsageError, match="log of a module: expected scores in the log, found none in its header"):
-        list(to_sequences(unscored, ["mask"]))
+        list(to_sequences(small_log(), ["mask", "moon", "sun"], module="m", rewards={}))

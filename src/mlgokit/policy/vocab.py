@@ -17,11 +17,10 @@ import numpy.typing as npt
 
 from mlgokit.errors import InputError, UsageError
 from mlgokit.files import atomic_write
-from mlgokit.policy.normaliser import Inputs, Quantile, quantile_rows
+from mlgokit.policy.normaliser import Quantile, quantile_rows
 
 SUFFIX = ".buckets"
 DEFAULT_BUCKETS = 1000
-_EPSILON = 1e-8
 _FILE_NAME = re.compile(r"[^/\0\n\ud800-\udfff.][^/\0\n\ud800-\udfff]{0,99}")
 
 Boundaries = npt.NDArray[np.float64]
@@ -204,28 +203,3 @@ def quantile_of(vocab: Mapping[str, Boundaries], features: tuple[str, ...]) -> Q
             f"vocabulary: expected boundaries of {missing[0]}, found none; fit a vocabulary that has all features"
         )
     return quantile_rows([vocab[name] for name in features])
-
-
-def reference_inputs(
-    values: npt.NDArray[Any], boundaries: Boundaries, *, with_sqrt: bool = False, with_z_score: bool = False
-) -> Inputs:
-    """Compute google/ml-compiler-opt's inputs [..., 2 to 4] for one feature's ``values`` [...]: x, x * x, sqrt(x), z.
-
-    x is the share of the boundaries that are not above the value; z is (value - mean) / (deviation + 1e-8) with the
-    boundaries' own mean and population deviation. sqrt(x) and z are optional, and only for training and for checking
-    imported policies: a policy file has x and x * x only.
-
-    Example:
-        >>> rows = np.array([2.0, 2, 2, 3, 4, 5, 8, 16, 51])
-        >>> reference_inputs(np.array([2, 8]), rows, with_sqrt=True, with_z_score=True).astype(float).round(6).tolist()
-        [[0.333333, 0.111111, 0.57735, -0.555968], [0.777778, 0.604938, 0.881917, -0.155671]]
-    """
-    # The reference compares in single precision, and the plugin does the same.
-    ranks = np.searchsorted(boundaries.astype(np.float32), np.asarray(values, np.float32), side="right")
-    share = ranks.astype(np.float32) / np.float32(len(boundaries))
-    parts: list[npt.NDArray[Any]] = [share, share * share]
-    if with_sqrt:
-        parts.append(np.sqrt(share))
-    if with_z_score:
-        parts.append((np.asarray(values, np.float32) - boundaries.mean()) / (boundaries.std() + _EPSILON))
-    return np.stack(parts, axis=-1).astype(np.float32)

@@ -88,13 +88,12 @@ def read_log_bytes(data: bytes, *, name: Path | str, partial: bool = False) -> L
     return next(_logs(io.BytesIO(data), name, size_bytes=len(data), limit=None, partial=partial))
 
 
-def iter_log(path: Path, *, observations_per_batch: int, partial: bool = False) -> Iterator[Log]:
+def iter_log(path: Path, *, observations_per_batch: int) -> Iterator[Log]:
     """Read a training log of any size in batches, with one batch in memory at a time.
 
     Args:
         path: path of the log.
         observations_per_batch: number of observations of every batch but the last.
-        partial: as for :func:`read_log`; only the last batch may have :attr:`Log.damage`.
 
     Yields:
         The batches, at least one, each a :class:`Log` of its own: its spans begin at 0 again, and a context whose
@@ -108,7 +107,7 @@ def iter_log(path: Path, *, observations_per_batch: int, partial: bool = False) 
         raise UsageError(
             f"observations_per_batch: expected at least one, found {observations_per_batch}; give a larger number"
         )
-    yield from _open_logs(path, limit=observations_per_batch, partial=partial)
+    yield from _open_logs(path, limit=observations_per_batch, partial=False)
 
 
 def _open_logs(path: Path, *, limit: int | None, partial: bool) -> Iterator[Log]:

@@ -28,9 +28,7 @@ OBSERVATIONS_PER_BATCH = 2**16
 _TYPES = {"f": "float", "i": "int64_t"}
 
 
-def to_sequences(
-    log: Log, names: Sequence[str], *, module: str = "", rewards: Mapping[str, float] | None = None
-) -> Iterator[bytes]:
+def to_sequences(log: Log, names: Sequence[str], *, module: str = "", rewards: Mapping[str, float]) -> Iterator[bytes]:
     """Encode each context of a log that has observations as a record; several spans of a context are joined.
 
     Args:
@@ -38,10 +36,10 @@ def to_sequences(
         names: names of the features to write, with the decision; their tensors are flattened.
         module: name of the module, written as a label that google/ml-compiler-opt ignores.
         rewards: reward of each context (:data:`WHOLE_MODULE` for one without a name), given to all of its steps; other
-            contexts are left out. If ``None``, the log's scores are written.
+            contexts are left out.
 
     Raises:
-        UsageError: the log lacks one of the features, or ``rewards`` is ``None`` and the log has no scores.
+        UsageError: the log lacks one of the features.
     """
     missing = [name for name in names if name not in log.columns]
     if missing:
@@ -49,56 +47,43 @@ def to_sequences(
             f"log of {module or 'a module'}: expected features {', '.join(missing)}, found {', '.join(log.columns)}; "
             "leave them out or trace with a compiler that has them"
         )
-    if rewards is None and log.scores is None:
-        raise UsageError(
-            f"log of {module or 'a module'}: expected scores in the log, found none in its header; give the "
-            "rewards of its contexts"
-        )
     rows: dict[str, list[NDArray[np.int64]]] = {}
     for span in log.contexts:
         rows.setdefault(span.name, []).append(np.arange(span.start, span.stop))
     for name, parts in rows.items():
         chosen = np.concatenate(parts)
         key = name or WHOLE_MODULE
-        if not len(chosen) or (rewards is not None and key not in rewards):
+        if not len(chosen) or key not in rewards:
             continue
-        if rewards is None:
-            assert log.scores is not None  # noqa: S101  (checked above)
-            reward = log.scores[chosen].reshape(len(chosen), -1).astype(np.float32)
-        else:
-            reward = np.full((len(chosen), 1), rewards[key], np.float32)
+        reward = np.full((len(chosen), 1), rewards[key], np.float32)
         columns: dict[str, NDArray[Any]] = {column: log.columns[column][chosen] for column in names}
         yield encode_sequence(columns | {REWARD: reward}, labels={"module": module, "key": key})
 
 
-def iter_training_set(
-    path: Path, header: Header | None = None, *, observations_per_batch: int = OBSERVATIONS_PER_BATCH
-) -> Iterator[Log]:
-    """Read a training set as logs, a batch at a time.
+def iter_training_set(path: Path, *, observations_per_batch: int = OBSERVATIONS_PER_BATCH) -> Iterator[Log]:
+    """Read a training set as logs, a batch at a time; all features are ``float`` or ``int64_t`` of one dimension.
 
     Args:
-        path: path of a TFRecord file.
-        header: tensors to read, with types and shapes; other feature lists are ignored. If not given, it is made from
-            the first record: all features as ``float`` or ``int64_t`` of one dimension, by name.
+        path: path of a TFRecord file. Its first record says which features all must have; others are ignored.
         observations_per_batch: number of observations up to which records are joined to one log.
 
     Yields:
         Logs with a span for each record. Its name is ``module:key``, or the record's number if it has no labels.
 
     Raises:
-        TraceError: the file is damaged, or a record lacks a feature or has it in another type or shape. Without
-            ``header``: some records have a reward and others none.
+        TraceError: the file is damaged, a record lacks a feature or has it in another type or shape, or some records
+            have a reward and others none.
     """
     batch: list[tuple[str, list[NDArray[Any]], int]] = []
     waiting = 0
-    given = header is not None
+    header: Header | None = None
     for number, record in enumerate(iter_records(path)):
         example = decode_sequence(record.data, path=path, offset=record.offset)
         if header is None:
             header = _header_of(example)
             if header is None:
                 continue
-        if not given and header.score is None and REWARD in example.columns:
+        if header.score is None and REWARD in example.columns:
             _fail(path, record, f"no {REWARD!r}, as in the first record", "one")
         specs = _specs(header)
         columns = [_column(example, spec, path, record) for spec in specs]
@@ -133,20 +118,14 @@ def _header_of(example: SequenceExample) -> Header | None:
 
 
 def _column(example: SequenceExample, spec: TensorSpec, path: Path, record: Record) -> NDArray[Any]:
-    """Convert a feature list to the tensor of ``spec``."""
+    """Look up the feature list of ``spec``."""
     values = example.columns.get(spec.name)
     if values is None:
         _fail(path, record, f"a feature {spec.name!r}", ", ".join(sorted(example.columns)) or "none")
-    shape = (len(values), *spec.shape)
-    kind = "f" if spec.dtype.kind == "f" else "i"
-    if values.dtype.kind != kind or values.size != np.prod(shape):
-        expected = f"{_TYPES[kind]} of {int(np.prod(spec.shape))} values a step as {spec.name!r}"
+    if values.dtype != spec.dtype or values.shape[1:] != spec.shape:
+        expected = f"{spec.type} of {spec.shape[0]} values a step as {spec.name!r}"
         _fail(path, record, expected, f"{_TYPES[values.dtype.kind]} of {values.shape[1]}")
-    with np.errstate(over="ignore"):
-        column = values.astype(spec.dtype).reshape(shape)
-    if kind == "i" and not np.array_equal(column.astype(np.int64).reshape(values.shape), values):
-        _fail(path, record, f"values of {spec.type} as {spec.name!r}", f"{values.min()} to {values.max()}")
-    return column
+    return values
 
 
 def _log(header: Header, batch: Sequence[tuple[str, list[NDArray[Any]], int]]) -> Log:
@@ -164,7 +143,7 @@ def _log(header: Header, batch: Sequence[tuple[str, list[NDArray[Any]], int]]) -
 
 
 def _fail(path: Path, record: Record, expected: str, found: str) -> NoReturn:
-    """Raise the TraceError for a record that does not fit the header."""
-    advice = "read it as the problem that it was made for, or write it again"
+    """Raise the TraceError for a record that does not fit the first."""
+    advice = "write all records from traces of one problem"
     message = f"training set {path}: record at byte {record.offset}: expected {expected}, found {found}; {advice}"
     raise TraceError(message, path=path, offset=record.offset)
