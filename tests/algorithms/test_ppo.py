@@ -160,7 +160,7 @@ def test_one_gradient_step_by_hand():
 
     fitted, _, beta, _ = ppo.train(
         zeros,
-        ppo._optimiser(settings).init(zeros),
+        network.adam(settings.learning_rate).init(zeros),
         1.0,
         data,
         np.array([[0]]),

@@ -26,13 +26,12 @@ from mlgokit.algorithms.rewards import decision_rewards, initial_averages, relat
 from mlgokit.policy.network import Policy
 from mlgokit.spec import AdviceKind
 
-_ADAM_EPSILON = 3.125e-4
 _MEMORY = "memory/"
 
 
 def make(task: Task, settings: DqnConfig) -> Learner:
     """Make the DQN learner: it explores epsilon-greedily around its policy, and fits Q-values to a replay buffer."""
-    optimiser = _optimiser(settings)
+    optimiser = network.adam(settings.learning_rate)
 
     def initial(rng: np.random.Generator) -> network.Parameters:
         return network.initial(task, settings.hidden, rng, recurrent=settings.recurrent)
@@ -92,10 +91,6 @@ def make(task: Task, settings: DqnConfig) -> Learner:
     return Learner(start=start, ask=ask, tell=tell, best=best)
 
 
-def _optimiser(settings: DqnConfig) -> optax.GradientTransformation:
-    return optax.adam(settings.learning_rate, eps=_ADAM_EPSILON)
-
-
 def extend_buffer(
     state: State,
     experiences: Sequence[Experience],
@@ -137,13 +132,11 @@ def extend_buffer(
 
 def _inputs(task: Task, memory: dict[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
     """Make the arrays of a fit from the replay buffer: normalised inputs, and rewards over their root mean square."""
-    features = memory["features"]
-    flat = task.normaliser.apply(features.reshape(-1, features.shape[-1]))
     weight = memory.get("weight")
     scale = max(float(np.sqrt(np.average(np.square(memory["reward"]), weights=weight))), 1e-9)
     return {
         **({} if weight is None else {"weight": weight}),
-        "inputs": flat.reshape(*features.shape[:-1], task.normaliser.width),
+        "inputs": task.inputs(memory["features"]),
         "decisions": memory["decisions"].astype(np.int32),
         "other": memory["other"].astype(np.int32),
         "reward": (memory["reward"] / scale).astype(np.float32),
@@ -163,7 +156,7 @@ def values(kind: AdviceKind, parameters: network.Parameters, inputs: Any) -> Any
 @partial(jax.jit, static_argnames=("kind", "settings"))
 def _fit(parameters: Any, optimiser_state: Any, data: Any, order: Any, *, kind: AdviceKind, settings: DqnConfig) -> Any:
     """Perform one gradient step for each row of ``order`` [steps, B], which has positions in the replay buffer."""
-    optimiser = _optimiser(settings)
+    optimiser = network.adam(settings.learning_rate)
 
     def step(carry: Any, rows: Any) -> Any:
         parameters, optimiser_state = carry

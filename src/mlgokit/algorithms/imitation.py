@@ -20,7 +20,6 @@ from mlgokit.algorithms.rewards import relative_gain
 from mlgokit.policy.network import Policy
 from mlgokit.spec import AdviceKind
 
-_ADAM_EPSILON = 3.125e-4
 _ROWS = "kept/"
 """Prefix of the rows in a state."""
 _VISITED = "visited"
@@ -38,7 +37,7 @@ def start(task: Task, settings: ImitationConfig, rng: np.random.Generator) -> St
     return {
         _VISITED: np.zeros(task.modules, bool),
         **network.pack("parameters", parameters),
-        **network.pack("optimiser", _optimiser(settings).init(parameters)),
+        **network.pack("optimiser", network.adam(settings.learning_rate).init(parameters)),
     }
 
 
@@ -132,11 +131,8 @@ def fit(
     rows = load_rows(state)
     if not rows or not rows["weight"].sum() > 0:
         return state, {}
-    features = rows["features"]
     data: dict[str, npt.NDArray[Any]] = {
-        "inputs": task.normaliser.apply(features.reshape(-1, features.shape[-1])).reshape(
-            *features.shape[:-1], task.normaliser.width
-        ),
+        "inputs": task.inputs(rows["features"]),
         "decisions": rows["decisions"].astype(np.float32),
         "weight": (rows["weight"] / rows["weight"].mean()).astype(np.float32),
     }
@@ -145,13 +141,13 @@ def fit(
     parameters = parameters_of(task, settings, state)
     if network.recurrent_units(parameters):
         data = network.cut_windows(data, _episodes(rows), settings.sequence)
-    optimiser_state = network.unpack("optimiser", state, _optimiser(settings).init(parameters))
+    optimiser_state = network.unpack("optimiser", state, network.adam(settings.learning_rate).init(parameters))
     steps = max(settings.steps, settings.epochs * (len(data["decisions"]) // settings.batch))
     parameters, optimiser_state, losses = train(
         parameters, optimiser_state, data, steps, kind=task.kind, settings=settings, rng=rng
     )
     fitted = {**state, **network.pack("parameters", parameters), **network.pack("optimiser", optimiser_state)}
-    return fitted, {"loss": float(losses.mean()), "decisions": float(len(features))}
+    return fitted, {"loss": float(losses.mean()), "decisions": float(len(rows["features"]))}
 
 
 def _episodes(rows: Rows) -> Ints:
@@ -204,16 +200,12 @@ def train(
     return parameters, optimiser_state, np.concatenate(losses)
 
 
-def _optimiser(settings: ImitationConfig) -> optax.GradientTransformation:
-    return optax.adam(settings.learning_rate, eps=_ADAM_EPSILON)
-
-
 @partial(jax.jit, static_argnames=("kind", "settings"))
 def _chunk(
     parameters: Any, optimiser_state: Any, data: Any, order: Any, key: Any, *, kind: AdviceKind, settings: Any
 ) -> Any:
     """Perform one gradient step for each row of ``order`` [steps, B], which has positions in ``data``."""
-    optimiser = _optimiser(settings)
+    optimiser = network.adam(settings.learning_rate)
 
     def step(carry: Any, batch: Any) -> Any:
         parameters, optimiser_state = carry

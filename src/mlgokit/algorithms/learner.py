@@ -75,6 +75,11 @@ class Task:
         """Number of modules."""
         return len(self.project)
 
+    def inputs(self, features: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+        """Normalise raw ``features`` [..., F] to the inputs [..., W] of a network."""
+        flat = self.normaliser.apply(features.reshape(-1, features.shape[-1]))
+        return flat.reshape(*features.shape[:-1], self.normaliser.width)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForcedDecisions:

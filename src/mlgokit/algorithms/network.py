@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
+import optax
 
 from mlgokit.algorithms.learner import State, Task
 from mlgokit.errors import UsageError
@@ -191,6 +192,11 @@ def divergence(kind: AdviceKind, before: Any, after: Any, mask: Any, spread: flo
         new = jax.nn.log_softmax(jnp.where(mask, after, -1e30), axis=-1)
         return jnp.sum(jnp.where(mask, jnp.exp(old) * (old - new), 0), axis=-1)
     return 0.5 * ((before - after) / spread) ** 2
+
+
+def adam(learning_rate: float) -> optax.GradientTransformation:
+    """Make the optimiser of google/ml-compiler-opt's agents: Adam, with their epsilon."""
+    return optax.adam(learning_rate, eps=3.125e-4)
 
 
 def pack(name: str, tree: Any) -> dict[str, npt.NDArray[Any]]:

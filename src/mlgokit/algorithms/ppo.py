@@ -27,13 +27,12 @@ from mlgokit.algorithms.rewards import decision_rewards, initial_averages, relat
 from mlgokit.errors import UsageError
 from mlgokit.spec import AdviceKind
 
-_ADAM_EPSILON = 3.125e-4
 _VARIANCE_EPSILON = 1e-8
 
 
 def make(task: Task, settings: PpoConfig) -> Learner:
     """Make the PPO learner: it draws decisions from its policy, and shifts the policy to those with positive reward."""
-    optimiser = _optimiser(settings)
+    optimiser = network.adam(settings.learning_rate)
     temperature = settings.spread if task.kind is AdviceKind.REAL else 1.0
     distillation = settings.distillation
     if not distillation.hidden:
@@ -112,10 +111,6 @@ def _spans(experiences: Sequence[Experience]) -> npt.NDArray[np.int64]:
     """A number for each decision that tells compilations apart, beyond the numbers of their contexts."""
     sizes = [len(one.context_ids) for one in experiences]
     return np.repeat(np.cumsum([0, *sizes[:-1]]), [len(one.decisions) for one in experiences])
-
-
-def _optimiser(settings: PpoConfig) -> optax.GradientTransformation:
-    return optax.adam(settings.learning_rate, eps=_ADAM_EPSILON)
 
 
 def _mean(rewards: Sequence[npt.NDArray[np.float64]]) -> float:
@@ -219,7 +214,7 @@ def train(
     Returns:
         Parameters, the optimiser's state, beta, and the terms of the loss [steps].
     """
-    optimiser = _optimiser(settings)
+    optimiser = network.adam(settings.learning_rate)
     length = settings.sequence
     whole = len(data["weight"]) // length * length
     windows = {name: value[:whole].reshape(-1, length, *value.shape[1:]) for name, value in data.items()}

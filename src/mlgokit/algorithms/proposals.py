@@ -77,10 +77,8 @@ def stack_decisions(task: Task, experiences: Sequence[Experience]) -> dict[str, 
         ``inputs`` [N, W] or [N, C, W], normalised; ``decisions`` and ``log_probability`` [N]; and ``mask`` [N, C] with
         columns.
     """
-    features = np.concatenate([experience.features for experience in experiences])
-    flat = features.reshape(-1, features.shape[-1])
     arrays: dict[str, npt.NDArray[Any]] = {
-        "inputs": task.normaliser.apply(flat).reshape(*features.shape[:-1], task.normaliser.width),
+        "inputs": task.inputs(np.concatenate([experience.features for experience in experiences])),
         "decisions": np.concatenate([one.decisions for one in experiences]).astype(np.float32),
         "log_probability": np.concatenate([one.log_probability for one in experiences]).astype(np.float32),
     }
