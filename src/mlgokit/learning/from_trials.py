@@ -20,7 +20,7 @@ from mlgokit.compiler.compilation import Compilation
 from mlgokit.compiler.request import HEURISTIC, Compiler, CompileRequest, PluginUse
 from mlgokit.compiler.reuse.trials import Series, Stage, TrialRequest
 from mlgokit.errors import UsageError
-from mlgokit.learning.run_folder import Counters, Row
+from mlgokit.learning.run_folder import Counters, Row, make_row
 from mlgokit.learning.settings import Learning, refuse_options, settings_of
 from mlgokit.learning.training import Learned, Training
 from mlgokit.learning.validation import Validation
@@ -204,7 +204,8 @@ class TrialRun:
         counters = dataclasses.replace(
             _add_cost(counters, fitted.cost), turn=turn, seconds=counters.seconds + time.monotonic() - begin
         )
-        return fitted.state, counters, _row(counters, fitted)
+        rewards = np.array([math.nan]) if fitted.rewards is None else fitted.rewards
+        return fitted.state, counters, make_row(counters, rewards, fitted.numbers, failed=counters.failed)
 
     def is_over(self, counters: Counters) -> bool:
         """Whether the budget of turns or time is spent."""
@@ -251,26 +252,6 @@ def _add_cost(counters: Counters, cost: Cost) -> Counters:
         compilations=counters.compilations + cost.compilations,
         user_seconds=counters.user_seconds + cost.user_seconds,
     )
-
-
-def _row(counters: Counters, fitted: Fitted) -> Row:
-    """Make the row of a turn in the table of the run."""
-    rewards = np.array([math.nan]) if fitted.rewards is None else fitted.rewards
-    return {
-        "turn": counters.turn,
-        "compilations": counters.compilations,
-        "failed": counters.failed,
-        "reward": float(rewards.mean()),
-        "reward_spread": 0.0 if fitted.rewards is None else float(rewards.std()),
-        "reward_least": float(rewards.min()),
-        "reward_most": float(rewards.max()),
-        "validation_gain": math.nan,
-        "user_seconds": counters.user_seconds,
-        "seconds": counters.seconds,
-        "seconds_left": 0.0,
-        "time": time.time(),
-        **{f"learner/{name}": value for name, value in fitted.numbers.items()},
-    }
 
 
 def _complete_row(row: Row, validation: Validation, numbers: Mapping[str, float]) -> Row:

@@ -18,7 +18,7 @@ from mlgokit.algorithms.registry import LEARNERS, check_learner, check_recurrent
 from mlgokit.errors import CorpusError
 from mlgokit.learning.baselines import Baselines, compile_defaults
 from mlgokit.learning.experiences import Collected, compile_proposals
-from mlgokit.learning.run_folder import Counters, Row
+from mlgokit.learning.run_folder import Counters, Row, make_row
 from mlgokit.learning.settings import Learning, check_network, refuse_options, settings_of
 from mlgokit.learning.task import make_task, split_modules
 from mlgokit.learning.training import Learned, Training
@@ -250,25 +250,17 @@ class RolloutRun:
 
     def _row(self, counters: Counters, collected: Collected, metrics: dict[str, float], *, validation: float) -> Row:
         """Make the row of a turn in the table of the run."""
-        rewards = collected.rewards
         share = _spent_share(self.training.config, counters)
         left = counters.seconds * (1 / share - 1) if share else math.inf
-        row: dict[str, float] = {
-            "turn": counters.turn,
-            "compilations": counters.compilations,
-            "failed": sum(collected.failures.values()),
-            "reward": float(rewards.mean()) if len(rewards) else 0.0,
-            "reward_spread": float(rewards.std()) if len(rewards) else 0.0,
-            "reward_least": float(rewards.min()) if len(rewards) else 0.0,
-            "reward_most": float(rewards.max()) if len(rewards) else 0.0,
-            "validation_gain": validation,
-            "user_seconds": counters.user_seconds,
-            "seconds": counters.seconds,
-            "seconds_left": max(0.0, min(left, self.training.deadline - time.monotonic())),
-            "time": time.time(),
-        }
-        row |= {_FAILED + reason: count for reason, count in sorted(collected.failures.items())}
-        return row | {f"learner/{name}": value for name, value in metrics.items()}
+        row = make_row(
+            counters,
+            collected.rewards,
+            metrics,
+            failed=sum(collected.failures.values()),
+            validation=validation,
+            seconds_left=max(0.0, min(left, self.training.deadline - time.monotonic())),
+        )
+        return {**row, **{_FAILED + reason: count for reason, count in sorted(collected.failures.items())}}
 
 
 def _draw_validation_modules(task: Task, training_indices: Sequence[int], config: Learning) -> list[int]:

@@ -9,6 +9,7 @@ import dataclasses
 import io
 import json
 import math
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from mlgokit.algorithms.learner import State, state_bytes, state_from_bytes
+from mlgokit.algorithms.learner import Floats, State, state_bytes, state_from_bytes
 from mlgokit.decode import decode
 from mlgokit.errors import InputError
 from mlgokit.files import atomic_write, writing
@@ -144,6 +145,34 @@ def _read_counters(stored: State) -> Counters:
     return Counters(**values)
 
 
+def make_row(
+    counters: Counters,
+    rewards: Floats,
+    learner: Mapping[str, float],
+    *,
+    failed: int,
+    validation: float = math.nan,
+    seconds_left: float = 0.0,
+) -> Row:
+    """Make the row of a turn; ``rewards`` are those of its compilations, NaN alone if it measured none."""
+    rewards = rewards if len(rewards) else np.zeros(1)
+    return {
+        "turn": counters.turn,
+        "compilations": counters.compilations,
+        "failed": failed,
+        "reward": float(rewards.mean()),
+        "reward_spread": float(np.nan_to_num(rewards.std())),
+        "reward_least": float(rewards.min()),
+        "reward_most": float(rewards.max()),
+        "validation_gain": validation,
+        "user_seconds": counters.user_seconds,
+        "seconds": counters.seconds,
+        "seconds_left": seconds_left,
+        "time": time.time(),
+        **{f"learner/{name}": value for name, value in learner.items()},
+    }
+
+
 def write_metrics(folder: Path, rows: Sequence[Row]) -> None:
     """Write the rows as JSON and as CSV; a number that is not finite becomes null in JSON and empty in CSV.
 
@@ -248,12 +277,10 @@ def _gate(numbers: Row) -> list[dict[str, Any]]:
     return [
         {
             "feature_is_set": side == "set",
+            **dict.fromkeys(("saved_bytes", "error_bytes", "alone_saved_bytes", "alone_error_bytes"), 0.0),
+            "margin": math.inf,
+            **facts,
             "departures": int(facts.get("departures", 0)),
-            "saved_bytes": facts.get("saved_bytes", 0.0),
-            "error_bytes": facts.get("error_bytes", 0.0),
-            "alone_saved_bytes": facts.get("alone_saved_bytes", 0.0),
-            "alone_error_bytes": facts.get("alone_error_bytes", 0.0),
-            "margin": facts.get("margin", math.inf),
         }
         for side, facts in sides.items()
         if facts
