@@ -7,6 +7,7 @@ functions, once for each function and not for each cell.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -114,65 +115,35 @@ class CellOperators:
         """
         match operator.kind:
             case "CAST":
-                cells = self._map(inputs[0], ("CAST", dtype.kind), lambda function: _cast(function, dtype))
+                cells = self._map(("CAST", dtype.kind), partial(_cast, dtype=dtype), inputs[0])
             case "BUCKETIZE":
                 row = read_boundaries(operator)
-                cells = self._map(inputs[0], ("BUCKETIZE", row.tobytes()), lambda function: _bucketize(function, row))
+                cells = self._map(("BUCKETIZE", row.tobytes()), partial(_bucketize, row=row), inputs[0])
             case "GATHER":
                 cells = self._gather(operator, inputs)
             case "SELECT_V2":
-                cells = self._select(*(as_cells(value) for value in inputs))
+                condition, yes, no = (as_cells(value) for value in inputs)
+                cells = self._map(("SELECT_V2",), _choose, condition, yes, no)
             case kind if kind in UNARY:
-                cells = self._map(inputs[0], (kind,), lambda function: _unary(kind, function))
+                cells = self._map((kind,), partial(_unary, kind), inputs[0])
             case kind:
                 left, right = (as_cells(value) for value in inputs)
-                cells = self._combine(kind, left, right)
+                cells = self._map((kind,), partial(_binary, kind), left, right)
         if operator.options.get("FusedActivationFunction", 0):
-            return self._map(cells, ("RELU",), lambda function: _apply_fused_activation(operator, function))
+            return self._map(("RELU",), partial(_apply_fused_activation, operator), cells)
         return cells
 
-    def _map(self, cells: Array, name: tuple[Any, ...], make: Callable[[Function], Function]) -> Array:
-        """Replace the function of each cell by ``make(function)``; ``name`` identifies ``make``."""
-        return _cell_array(
-            [
-                Cell(
-                    feature=cell.feature,
-                    column=cell.column,
-                    function=self._memoize(cell.feature, (*name, cell.function), lambda cell=cell: make(cell.function)),
-                )
-                for cell in cells.ravel().tolist()
-            ],
-            cells.shape,
-        )
-
-    def _combine(self, kind: str, left: Array, right: Array) -> Array:
-        """Apply an operator of two numbers to pairs of cells."""
-        check_size(np.broadcast_shapes(left.shape, right.shape))
-        lefts, rights = np.broadcast_arrays(left, right)
+    def _map(self, name: tuple[Any, ...], make: Callable[..., Function], *parts: Array) -> Array:
+        """Apply ``make`` to the functions of the cells at each place of ``parts``; ``name`` identifies it."""
+        check_size(np.broadcast_shapes(*(part.shape for part in parts)))
+        arrays = np.broadcast_arrays(*parts)
         cells: list[Cell] = []
-        for first, second in zip(lefts.ravel().tolist(), rights.ravel().tolist(), strict=True):
-            feature, column = _shared_input([first, second])
-            function = self._memoize(
-                feature,
-                (kind, first.function, second.function),
-                lambda first=first, second=second: _binary(kind, first.function, second.function),
-            )
-            cells.append(Cell(feature=feature, column=column, function=function))
-        return _cell_array(cells, lefts.shape)
-
-    def _select(self, condition: Array, yes: Array, no: Array) -> Array:
-        """Apply a SELECT_V2 to cells."""
-        check_size(np.broadcast_shapes(condition.shape, yes.shape, no.shape))
-        parts = np.broadcast_arrays(condition, yes, no)
-        cells: list[Cell] = []
-        for three in zip(*(part.ravel().tolist() for part in parts), strict=True):
-            feature, column = _shared_input(three)
-            functions = tuple(cell.function for cell in three)
-            function = self._memoize(
-                feature, ("SELECT_V2", *functions), lambda functions=functions: _choose(*functions)
-            )
-            cells.append(Cell(feature=feature, column=column, function=function))
-        return _cell_array(cells, parts[0].shape)
+        for together in zip(*(array.ravel().tolist() for array in arrays), strict=True):
+            feature, column = _shared_input(together)
+            functions = tuple(cell.function for cell in together)
+            made = self._memoize(feature, (*name, *functions), lambda functions=functions: make(*functions))
+            cells.append(Cell(feature=feature, column=column, function=made))
+        return _cell_array(cells, arrays[0].shape)
 
     def _gather(self, operator: Operator, inputs: Sequence[Array]) -> Array:
         """Look up rows of a constant matrix by cells."""
