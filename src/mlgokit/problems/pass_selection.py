@@ -54,15 +54,10 @@ PASS_SELECTION = Problem(
     policy_variable="MLGOKIT_PASS_POLICY",
     log_variable="MLGOKIT_PASS_LOG",
     rules=(":default",),
-    log_option="",
-    model_option="",
     advice_kind=AdviceKind.BINARY,
     decision="left_out",
     default_decision="left_out_default",
     context="function",
-    channel_options=(),
-    default_option=None,
-    default_overwrites=None,
     features=tuple(
         Feature(name)
         for name in (

@@ -73,17 +73,17 @@ class Problem:
     policy_variable: str
     log_variable: str
     rules: tuple[str, ...]
-    log_option: str
-    model_option: str
     advice_kind: AdviceKind
     decision: str
     default_decision: str
     context: Literal["module", "function"]
-    channel_options: tuple[str, ...]
-    default_option: str | None
-    default_overwrites: tuple[int, str] | None
     features: tuple[Feature, ...]
     scores: tuple[str, ...]
+    log_option: str = ""
+    model_option: str = ""
+    channel_options: tuple[str, ...] = ()
+    default_option: str | None = None
+    default_overwrites: tuple[int, str] | None = None
     mask: str | None = None
     takes_sites: bool = False
 

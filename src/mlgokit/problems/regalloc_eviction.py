@@ -23,8 +23,6 @@ REGALLOC_EVICTION = Problem(
         "-regalloc-enable-advisor=release",
         "-regalloc-evict-interactive-channel-base={base}",
     ),
-    default_option=None,
-    default_overwrites=None,
     mask="mask",
     features=(
         *(Feature(name, "int64_t", per_column=True) for name in ("mask", "is_free")),

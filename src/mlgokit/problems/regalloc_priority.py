@@ -23,8 +23,6 @@ REGALLOC_PRIORITY = Problem(
         "-regalloc-enable-priority-advisor=release",
         "-regalloc-priority-interactive-channel-base={base}",
     ),
-    default_option=None,
-    default_overwrites=None,
     features=(Feature("li_size"), Feature("stage"), Feature("weight", "float")),
     scores=("regalloc-cost",),
 )
