@@ -238,9 +238,9 @@ def cut_windows(
     return cut
 
 
-def pad_rows(arrays: Mapping[str, npt.NDArray[Any]], *, least: int = 256) -> dict[str, npt.NDArray[Any]]:
-    """Pad the rows of all arrays with zeros to a power of two, so that JAX compiles for few shapes."""
-    rows = max(least, *(len(array) for array in arrays.values()))
+def pad_rows(arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
+    """Pad the rows of all arrays with zeros to a power of two, at least 256, so that JAX compiles for few shapes."""
+    rows = max(256, *(len(array) for array in arrays.values()))
     size = 1 << (rows - 1).bit_length()
     return {
         name: np.concatenate([array, np.zeros((size - len(array), *array.shape[1:]), array.dtype)])

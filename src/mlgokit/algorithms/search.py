@@ -114,9 +114,9 @@ class Verdict:
     gain: float
 
 
-def judge(credit: Credit, *, least_bytes: float = 0.5) -> Verdict:
-    """Keep the flips of every component that became smaller by at least ``least_bytes``."""
-    better = credit.change <= -least_bytes
+def judge(credit: Credit) -> Verdict:
+    """Keep the flips of every component that became smaller by at least half a byte: scores have shares of bytes."""
+    better = credit.change <= -0.5
     return Verdict(kept=better[credit.component], gain=-float(credit.change[better].sum()))
 
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from mlgokit.algorithms.learner import DEFAULT_RULE, Actor, Floats, Ints
 from mlgokit.compiler.compilation import NOT_FEATURES, InlineDecisions
 from mlgokit.errors import UsageError
-from mlgokit.policy.exploration import UNIT_BOUND
+from mlgokit.policy.exploration import PRIORITIES_PER_UNIT, UNIT_BOUND
 from mlgokit.policy.network import OutputKind, Policy
 from mlgokit.problems import INLINE_SIZE, PROBLEMS, Problem, column_count
 from mlgokit.spec import AdviceKind
@@ -25,9 +25,6 @@ ABOUT_DECISIONS = frozenset(NOT_FEATURES) | {
 
 # Odd multipliers of the generator splitmix64, which spread small differences over all bits.
 _ODD = np.array([0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB], np.uint64)
-_POLICY_PRIORITIES = 2.0**26
-_HEURISTIC_PRIORITIES = 2.0**27
-"""Divisors that convert priorities to 0 to 32: a policy's are from 0 to 2**31, the heuristic's from 0 to 2**32."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +148,8 @@ def _decode_decisions(problem: Problem, column: npt.NDArray[Any], *, heuristic: 
         return values.astype(np.int64)
     if OutputKind.for_numbers(problem.name) is OutputKind.LOG2_FACTOR:
         return values.astype(np.float64)
-    return values.astype(np.float64) / (_HEURISTIC_PRIORITIES if heuristic else _POLICY_PRIORITIES) - UNIT_BOUND
+    # A policy's priorities are from 0 to 2**31, the heuristic's to 2**32.
+    return values.astype(np.float64) / (PRIORITIES_PER_UNIT * (1 + heuristic)) - UNIT_BOUND
 
 
 def _drop_masked(found: DecisionBatch, mask: npt.NDArray[np.bool_]) -> DecisionBatch:

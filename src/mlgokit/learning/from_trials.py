@@ -295,10 +295,11 @@ def compile_trials(
     *,
     stage: Stage,
     weights: Floats,
-    policy: str = HEURISTIC,
     policies: Sequence[bytes] = (),
 ) -> Compilation:
     """Compile a module once, and make all trials of its functions in forked copies of the compiler.
+
+    LLVM's heuristic takes the decisions that a trial does not set.
 
     Args:
         compiler: compiler to use.
@@ -307,12 +308,11 @@ def compile_trials(
         series: the trials, a series for each function.
         stage: stage of the compilation at which the compiler is forked.
         weights: [9] weights of the :data:`~mlgokit.compiler.reuse.trials.MEASURES` in the score of a trial.
-        policy: policy file or rule for the decisions that a trial does not set.
         policies: contents of the policy files that trials refer to by number.
     """
     trials = TrialRequest(
         series=tuple(series), stages=stage, seconds=TRIAL_SECONDS, weights=weights, policies=tuple(policies)
     )
-    use = PluginUse(policies={problem.name: policy}, trials=trials)
+    use = PluginUse(policies={problem.name: HEURISTIC}, trials=trials)
     extra_seconds = 60 + 0.2 * sum(len(one.trials) for one in series)
     return compiler.compile(module, CompileRequest(use=use, extra_seconds=extra_seconds))

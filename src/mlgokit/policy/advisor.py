@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mlgokit.advisors import Advice, Observation
+from mlgokit.advisors.legal import LARGEST_LEGAL_PRIORITY
 from mlgokit.errors import PolicyError
 from mlgokit.policy.exploration import (
     Exploration,
@@ -21,9 +22,6 @@ from mlgokit.policy.network import HEURISTIC_PREFERENCE, Memory, OutputKind, Pol
 from mlgokit.policy.normaliser import Values
 from mlgokit.problems import PASS_FEATURES, PASS_SELECTION, PROBLEMS, header_defect
 from mlgokit.spec import AdviceKind
-
-_LARGEST_PRIORITY = 4294967040
-"""The largest 32-bit float below 2**32; LLVM's priorities are 32-bit numbers, and the answer is a float."""
 
 
 @final
@@ -70,7 +68,7 @@ class PolicyAdvisor:
             case AdviceKind.REAL:
                 row, default = self._rows(observation, 1), self._default_number(observation)
                 if default is not None and not policy.gate_opens(row)[0]:
-                    return float(np.float32(min(default, _LARGEST_PRIORITY))), 0.0
+                    return float(np.float32(min(default, LARGEST_LEGAL_PRIORITY))), 0.0
                 draw = draw_priority if policy.output is OutputKind.PRIORITY else draw_factor
                 return draw(float(policy.units(row)[0]), exploration, choice, flip)
 
