@@ -14,7 +14,7 @@ from mlgokit.policy.normaliser import SignedLog
 from mlgokit.policy.store import join_parts, save_policy
 from mlgokit.policy.vocab import quantile_of, read_vocab
 from mlgokit.spec import TensorSpec
-from mlgokit.traces import ContextSpan, Header, Log, write_log
+from mlgokit.traces import ContextSpan, Header, Log, render_log
 from mlgokit.traces.tfrecord import open_record_writer
 from mlgokit.traces.training_set import to_sequences
 
@@ -43,8 +43,8 @@ def values() -> np.ndarray:
 def traces(values: np.ndarray, tmp_path: Path) -> Path:
     folder = tmp_path / "trace"
     (folder / "logs" / "project").mkdir(parents=True)
-    write_log(folder / "logs" / "a.log", log_of(values[:200]))
-    write_log(folder / "logs" / "project" / "b.log", log_of(values[200:]))
+    (folder / "logs" / "a.log").write_bytes(render_log(log_of(values[:200])))
+    (folder / "logs" / "project" / "b.log").write_bytes(render_log(log_of(values[200:])))
     return folder
 
 
@@ -123,7 +123,7 @@ def test_importance_is_written_with_a_picture(traces: Path, tmp_path: Path):
 
 
 def test_what_the_gate_leaves_to_llvm_is_not_explained(values: np.ndarray, tmp_path: Path):
-    write_log(tmp_path / "a.log", log_of((values + 1) * (np.arange(len(values))[:, None] % 2)))
+    (tmp_path / "a.log").write_bytes(render_log(log_of((values + 1) * (np.arange(len(values))[:, None] % 2))))
     gate = Gate(feature="callee_users", margins=(np.inf, 0))
     layer = Layer(np.ones((1, 2, 1), np.float32), np.zeros((1, 1), np.float32))
     usual = policy_for(("caller_users", "callee_users"))
@@ -153,7 +153,7 @@ def test_observations_are_drawn_from_all_logs_alike(tmp_path: Path):
     traces.mkdir()
     rng = np.random.default_rng(3)
     for number in range(30):
-        write_log(traces / f"{number:02}.log", log_of(rng.integers(0, 1000, (200, 2)) * (number < 15)))
+        (traces / f"{number:02}.log").write_bytes(render_log(log_of(rng.integers(0, 1000, (200, 2)) * (number < 15))))
     save_policy(policy_for(("caller_users", "callee_users")), tmp_path / "x.policy")
     importance.run(
         importance.Importance(

@@ -453,13 +453,6 @@ def test_brackets_in_names_do_not_nest(tmp_path: Path):
 @pytest.mark.parametrize("key", ["members", "layers", "clip"])
 def test_a_number_beyond_all_bounds_is_named(tmp_path: Path, key: str):
     path = tmp_path / "p.policy"
-    save_policy(make_policy(), path)
-    data = path.read_bytes()
-    size = int.from_bytes(data[:8], "little")
-    header = json.loads(data[8 : 8 + size])
-    description = json.loads(header["__metadata__"]["mlgokit.policy"]) | {key: 1e999}
-    header["__metadata__"]["mlgokit.policy"] = json.dumps(description).replace("Infinity", "1e999")
-    text = json.dumps(header).encode()
-    path.write_bytes(len(text).to_bytes(8, "little") + text + data[8 + size :])
+    path.write_bytes(rewritten(policy_bytes(make_policy()), **{key: 1e999}))
     with pytest.raises(PolicyError, match="its tensors do not fit its description"):
         load_policy(path)

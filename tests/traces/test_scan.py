@@ -8,7 +8,7 @@ import pytest
 
 from mlgokit.errors import TraceError, UsageError
 from mlgokit.spec import TensorSpec
-from mlgokit.traces import ContextSpan, Header, Log, iter_log, read_log, read_log_bytes, render_log, scan, write_log
+from mlgokit.traces import ContextSpan, Header, Log, iter_log, read_log, read_log_bytes, render_log, scan
 
 REWARD = TensorSpec(name="reward", type="float", shape=(1,))
 
@@ -112,7 +112,7 @@ def test_a_name_longer_than_any_line_is_damage():
 @pytest.mark.parametrize("size", [1, 2, 7, 64, 100, 1990, 5000])
 def test_batches_are_the_log_in_pieces(tmp_path: Path, size: int):
     log = log_of(MANY)
-    write_log(tmp_path / "x.log", log)
+    (tmp_path / "x.log").write_bytes(render_log(log))
     batches = list(iter_log(tmp_path / "x.log", observations_per_batch=size))
     counts = [batch.observation_count for batch in batches]
     assert counts[:-1] == [size] * (len(counts) - 1)
@@ -146,13 +146,13 @@ def test_a_context_that_begins_with_a_batch_is_in_no_earlier_one(
     tmp_path: Path, lengths: list[int], expected: list[list[str]], window: int, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(scan, "WINDOW_BYTES", window)
-    write_log(tmp_path / "x.log", log_of(lengths))
+    (tmp_path / "x.log").write_bytes(render_log(log_of(lengths)))
     batches = list(iter_log(tmp_path / "x.log", observations_per_batch=10))
     assert [[span.name for span in batch.contexts] for batch in batches] == expected
 
 
 def test_a_log_without_observations_is_one_batch(tmp_path: Path):
-    write_log(tmp_path / "x.log", log_of([0, 0]))
+    (tmp_path / "x.log").write_bytes(render_log(log_of([0, 0])))
     (batch,) = iter_log(tmp_path / "x.log", observations_per_batch=10)
     assert [span.name for span in batch.contexts] == ["f0", "f1"]
     assert batch.columns["a"].shape == (0, 3)
@@ -174,7 +174,7 @@ def test_a_batch_of_nothing_is_refused(tmp_path: Path):
 
 def test_a_batch_holds_no_more_memory_than_its_own(tmp_path: Path):
     log = log_of([200] * 60, width=250)
-    write_log(tmp_path / "x.log", log)
+    (tmp_path / "x.log").write_bytes(render_log(log))
     size_bytes = (tmp_path / "x.log").stat().st_size
     tracemalloc.start()
     try:
@@ -189,7 +189,7 @@ def test_a_batch_holds_no_more_memory_than_its_own(tmp_path: Path):
 
 def test_a_log_that_vanishes_while_it_is_read_is_read_to_its_end(tmp_path: Path):
     log = log_of([40] * 10)
-    write_log(tmp_path / "x.log", log)
+    (tmp_path / "x.log").write_bytes(render_log(log))
     batches = iter_log(tmp_path / "x.log", observations_per_batch=100)
     next(batches)
     (tmp_path / "x.log").unlink()
@@ -200,7 +200,7 @@ def test_a_log_that_vanishes_while_it_is_read_is_read_to_its_end(tmp_path: Path)
 
 def test_a_log_that_shrinks_while_it_is_read_is_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(scan, "WINDOW_BYTES", 1000)
-    write_log(tmp_path / "x.log", log_of([400]))
+    (tmp_path / "x.log").write_bytes(render_log(log_of([400])))
     batches = iter_log(tmp_path / "x.log", observations_per_batch=10)
     next(batches)
     os.truncate(tmp_path / "x.log", 2000)

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlgokit.errors import UsageError
-from mlgokit.files import atomic_write
 from mlgokit.spec import TensorSpec
 from mlgokit.traces.layout import Offsets
 from mlgokit.traces.record import DAMAGED, Cursor, Header, context_line, trace_error
@@ -294,16 +293,6 @@ def _check_declared(log: Log) -> None:
             f"log: expected columns and scores that the header declares, found {' and '.join(found)} that it does not; "
             "declare or remove them"
         )
-
-
-def write_log(path: Path, log: Log) -> None:
-    """Write a log byte for byte as LLVM would; it appears at ``path`` whole or not at all.
-
-    Raises:
-        UsageError: columns, scores and contexts do not fit the header or each other.
-        StorageError: the file cannot be written.
-    """
-    atomic_write(path, render_log(log))
 
 
 def _columns(payload: NDArray[np.void], features: Sequence[TensorSpec]) -> dict[str, NDArray[Any]]:
