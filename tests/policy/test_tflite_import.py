@@ -64,7 +64,7 @@ def test_the_references_network_for_inlining_decides_alike(models: ModuleType, r
     assert read.features == tuple(sorted(models.INLINE_FEATURES))
     assert read.error < 1e-6
     assert not read.draws
-    assert compare(model, read.policy, rng, observations=20, origin="model").differing == 0
+    assert compare(model, read.policy, rng, observations=20, origin="model") == 0
 
 
 def test_the_references_network_for_eviction_decides_alike(models: ModuleType, rng: np.random.Generator):
@@ -78,10 +78,10 @@ def test_the_references_network_for_eviction_decides_alike(models: ModuleType, r
     assert read.policy.output is OutputKind.COLUMN_LOGIT
     assert read.policy.mask == "mask"
     assert set(read.features) == {*ranked, *models.IDENTITY, *models.STAGES}
-    assert compare(model, read.policy, rng, observations=60, origin="model").differing == 0
+    assert compare(model, read.policy, rng, observations=60, origin="model") == 0
     # NaN too is the same in the model that is written of it.
     written = write_policy(read.policy).graph
-    assert compare(written, read.policy, rng, observations=20, origin="written").differing == 0
+    assert compare(written, read.policy, rng, observations=20, origin="written") == 0
 
 
 @pytest.mark.parametrize("options", [{"draws": True}, {"sqrt": True}])
@@ -93,7 +93,7 @@ def test_a_model_that_draws_and_one_with_square_roots_are_read(
     read = read_policy(model, "model")
 
     assert read.draws is options.get("draws", False)
-    assert compare(model, read.policy, rng, observations=60, origin="model").differing == 0
+    assert compare(model, read.policy, rng, observations=60, origin="model") == 0
     assert policy_bytes(read.policy) == policy_bytes(read_policy(model, "model").policy)
 
 
@@ -221,7 +221,7 @@ def test_layers_whose_product_would_fill_memory_are_refused():
 def test_a_feature_of_0_and_1_may_be_read_as_it_is(rng: np.random.Generator):
     model = one_feature("is_callee_avail_external", ranked=False)
 
-    assert compare(model, read_policy(model, "model").policy, rng, observations=8, origin="model").differing == 0
+    assert compare(model, read_policy(model, "model").policy, rng, observations=8, origin="model") == 0
 
 
 @pytest.mark.parametrize("count", [400, pytest.param(2000, marks=pytest.mark.slow)])

@@ -119,7 +119,7 @@ def test_what_a_saved_policy_is(saved: dict[str, bytes], name: str):
     read = read_policy(graph, "model")
 
     assert (read.policy.output, len(read.features), read.draws) == SAVED[name]
-    assert compare(graph, read.policy, np.random.default_rng(1), observations=20, origin="model").differing == 0
+    assert compare(graph, read.policy, np.random.default_rng(1), observations=20, origin="model") == 0
 
 
 def repacked(data: bytes, change: Callable[[Any], None]) -> bytes:

@@ -60,7 +60,7 @@ def run(config: ImportPolicy, *, report: Report = say_nothing) -> dict[str, Any]
     read = read_policy(graph, origin)
     report(1, 2, "compare")
     rng = np.random.default_rng(config.seed)
-    compared = compare(graph, read.policy, rng, observations=config.compare, origin=origin)
+    differing = compare(graph, read.policy, rng, observations=config.compare, origin=origin)
     save_policy(dataclasses.replace(read.policy, targets=config.targets), config.output)
     report(2, 2, "import")
     return {
@@ -71,7 +71,7 @@ def run(config: ImportPolicy, *, report: Report = say_nothing) -> dict[str, Any]
         "rows": len(read.policy.features),
         "draws_decisions": read.draws,
         "largest_input_error": read.error,
-        "observations_compared": compared.observations,
-        "decisions_differing": compared.differing,
+        "observations_compared": config.compare,
+        "decisions_differing": differing,
         "next": shlex.join(["mlgokit", "export", "plugin", str(config.output)]),
     }

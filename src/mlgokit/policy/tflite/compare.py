@@ -1,7 +1,6 @@
 """Compares the decisions of a TFLite model and of a policy on the same random observations."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -24,20 +23,7 @@ _MOST_COUNTS = 20
 """Bound of the drawn values of features that are counts; LLVM's are hardly larger."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
-    """How often a model and a policy agree.
-
-    Attributes:
-        observations: number of drawn observations.
-        differing: number of observations for which the two decide differently.
-    """
-
-    observations: int
-    differing: int
-
-
-def compare(graph: Graph, policy: Policy, rng: np.random.Generator, *, observations: int, origin: str) -> Comparison:
+def compare(graph: Graph, policy: Policy, rng: np.random.Generator, *, observations: int, origin: str) -> int:
     """Draw observations around the boundaries of the policy's features, and count where model and policy disagree.
 
     Args:
@@ -55,7 +41,7 @@ def compare(graph: Graph, policy: Policy, rng: np.random.Generator, *, observati
         drawn = draw_observations(graph, policy, rng, min(_BATCH, observations - first))
         for values, decision in zip(drawn, decisions_of(policy, drawn), strict=True):
             differing += _decide(graph, values, origin) != decision
-    return Comparison(observations=observations, differing=differing)
+    return differing
 
 
 def draw_observations(graph: Graph, policy: Policy, rng: np.random.Generator, count: int) -> list[dict[str, Array]]:

@@ -16,8 +16,6 @@ from mlgokit.policy.tflite.graph import Array, Graph, Operator
 Kernel = Callable[[Operator, Sequence[Array]], Array]
 MOST_WORK = 1 << 22
 """Maximum elements of the outputs of all operators together."""
-RELU = 1
-"""Number of the fused activation RELU in the schema; 0 is none."""
 UNIFORM_DRAWS = frozenset(("RANDOM_UNIFORM", "CUSTOM 'RandomUniformInt'"))
 """Operators by which a policy draws whether to explore, and a random decision. TFLite itself has only the first."""
 CHOICES = ("SELECT", "SELECT_V2")
@@ -224,19 +222,21 @@ UNARY: dict[str, Callable[[Array], Array]] = {
 """Operators of one number."""
 
 
-def apply_activation(operator: Operator, value: Array) -> Array:
-    """Apply the activation that is fused into the operator.
+def has_relu(operator: Operator) -> bool:
+    """Whether RELU is fused into the operator, and no activation if not.
 
     Raises:
-        ValueError: the activation is not supported.
+        ValueError: the activation is another one.
     """
-    match operator.options.get("FusedActivationFunction", 0):
-        case 0:
-            return value
-        case 1:
-            return np.maximum(value, 0)
-        case other:
-            raise ValueError(f"fused activation {other}, which is neither none (0) nor RELU (1)")
+    activation = operator.options.get("FusedActivationFunction", 0)
+    if activation not in {0, 1}:
+        raise ValueError(f"fused activation {activation}, which is neither none (0) nor RELU (1)")
+    return activation == 1
+
+
+def apply_activation(operator: Operator, value: Array) -> Array:
+    """Apply the activation that is fused into the operator, by :func:`has_relu`."""
+    return np.maximum(value, 0) if has_relu(operator) else value
 
 
 def read_dense_weights(operator: Operator, inputs: Sequence[Array]) -> tuple[Array, Array]:

@@ -16,6 +16,7 @@ from mlgokit.policy.tflite.evaluate import (
     KERNELS,
     SHAPES,
     UNARY,
+    has_relu,
     misfit_error,
     operand,
     read_dense_weights,
@@ -160,18 +161,10 @@ def _layer(operator: Operator, inputs: Sequence[Array]) -> Dense:
     if any(is_cells(value) for value in inputs[1:]):
         raise ValueError("a dense layer whose weights depend on features")
     weight, bias = read_dense_weights(operator, inputs)
-    relu = _has_relu(operator)
+    relu = has_relu(operator)
     if not (np.isfinite(weight).all() and np.isfinite(bias).all()):
         raise ValueError("a dense layer whose weights are not finite")
     return Dense(weight=weight, bias=bias, relu=relu)
-
-
-def _has_relu(operator: Operator) -> bool:
-    """Read the activation that an operator ends with, which must be RELU or none."""
-    activation = operator.options.get("FusedActivationFunction", 0)
-    if activation not in {0, 1}:
-        raise ValueError(f"fused activation {activation}, which is neither none (0) nor RELU (1)")
-    return activation == 1
 
 
 def _on_stack(operator: Operator, inputs: Sequence[Value]) -> Stack:
@@ -196,7 +189,7 @@ def _on_stack(operator: Operator, inputs: Sequence[Value]) -> Stack:
             number = np.broadcast_to(others[0].ravel(), (width,)) if others[0].size == 1 else others[0].reshape(width)
             bias = BINARY[operator.kind](last.bias, number)
             weight = last.weight * number if operator.kind == "MUL" else last.weight
-            layer = Dense(weight=weight, bias=bias, relu=_has_relu(operator))
+            layer = Dense(weight=weight, bias=bias, relu=has_relu(operator))
             return replace(stack, layers=(*stack.layers[:-1], layer))
         case "FULLY_CONNECTED" if not ended:
             layer = _layer(operator, [np.empty((0, width)), *others])

@@ -12,7 +12,7 @@ from mlgokit.policy.store import MOST_FEATURES
 from mlgokit.policy.tflite.cells import BOOLEAN, Cell
 from mlgokit.policy.tflite.evaluate import UNIFORM_DRAWS
 from mlgokit.policy.tflite.file import MOST_ELEMENTS
-from mlgokit.policy.tflite.graph import Array, Graph
+from mlgokit.policy.tflite.graph import Graph
 from mlgokit.policy.tflite.network import PREFIX, Dense, Stack, find_network, rows_agree
 from mlgokit.policy.tflite.rows import Expansion, expand
 from mlgokit.policy.tflite.steps import Doubles, Steps
@@ -87,7 +87,7 @@ def _read(graph: Graph, origin: str) -> ReadPolicy:
     steps = [_steps(cell, origin) for cell in cells]
     # Inputs of the first dense layer that depend on no feature are constants, and become a part of its biases.
     constant = sum(
-        (_constant(steps[index], layers[0].weight[index]) for index in by_feature.pop("", [])), start=np.zeros(1)
+        (float(steps[index].values[0]) * layers[0].weight[index] for index in by_feature.pop("", [])), start=np.zeros(1)
     )
     whole = {feature.name: feature.type == "int64_t" for feature in problem.features}
     expansions = {
@@ -180,11 +180,6 @@ def _merge(layers: Sequence[Dense], origin: str) -> list[Dense]:
             weight, bias = before.weight @ weight, before.bias @ weight + bias
         merged.append(Dense(weight=weight, bias=bias, relu=layer.relu))
     return merged
-
-
-def _constant(steps: Steps, weight: Array) -> Doubles:
-    """Compute what a constant input adds to the biases [O] of the first layer."""
-    return float(steps.values[0]) * weight.astype(np.float64)
 
 
 def _first_layers(
