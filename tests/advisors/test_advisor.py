@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from mlgokit.advisors import Constant, Echo, Observation, RandomChoice, Recording, ReplayContexts
+from mlgokit.advisors import Constant, Echo, Observation, Recording, ReplayContexts
 from mlgokit.errors import UsageError
 from mlgokit.spec import TensorSpec
 from mlgokit.traces import Header
@@ -26,14 +26,6 @@ def test_echo_says_which_feature_is_missing():
 
 def test_a_constant_advisor_gives_its_answer():
     assert Constant(0.5).advise(observation()) == 0.5
-
-
-def test_random_choice_follows_its_probability_and_generator():
-    first, second = (RandomChoice(np.random.default_rng(3), 0.25) for _ in range(2))
-    draws = [first.advise(observation()) for _ in range(2000)]
-    assert draws == [second.advise(observation()) for _ in range(2000)]
-    assert set(draws) == {0, 1}
-    assert 0.2 < np.mean(draws) < 0.3
 
 
 def test_recording_keeps_questions_and_answers():

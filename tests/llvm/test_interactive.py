@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mlgokit.advisors import Advisor, Constant, Echo, RandomChoice, Recording, ReplayContexts
+from mlgokit.advisors import Advisor, Constant, Echo, RandomLegal, Recording, ReplayContexts
 from mlgokit.compiler import process
 from mlgokit.compiler.channel.interactive import InteractiveResult, InteractiveStatus, clang_words, drive
 from mlgokit.compiler.toolchain import Toolchain
@@ -93,7 +93,7 @@ def test_decisions_change_the_object(toolchain: Toolchain, source: Path):
 
 
 def test_recorded_decisions_give_the_same_questions_and_object_again(toolchain: Toolchain, source: Path):
-    recording = Recording(RandomChoice(np.random.default_rng(5)))
+    recording = Recording(RandomLegal(INLINE_SIZE, np.random.default_rng(5)))
     first, data = advised(toolchain, source, recording)
     (context,) = {question.context for question in recording.observations}
     again, data_again = advised(toolchain, source, ReplayContexts({context: recording.decisions}))

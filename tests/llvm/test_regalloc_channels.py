@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tests.llvm.pressure import PRESSURE
 
-from mlgokit.advisors import Advisor, Constant, Legal, RandomChoice, RandomLegal, ReplayContexts, recorded_decisions
+from mlgokit.advisors import Advisor, Constant, Legal, RandomLegal, ReplayContexts, recorded_decisions
 from mlgokit.compiler import process
 from mlgokit.compiler.channel.interactive import InteractiveResult, InteractiveStatus, channel_use, drive_channels
 from mlgokit.compiler.toolchain import Toolchain
@@ -99,8 +99,7 @@ def test_random_decisions_give_a_right_program_and_can_be_replayed(
 
 def test_three_channels_in_one_compilation(toolchain: Toolchain, source: Path, expected: bytes):
     rng = np.random.default_rng(3)
-    advisors: dict[str, Advisor] = {problem.name: RandomLegal(problem, rng) for problem in REGALLOC}
-    advisors[INLINE_SIZE.name] = RandomChoice(rng, 0.3)
+    advisors: dict[str, Advisor] = {problem.name: RandomLegal(problem, rng) for problem in (*REGALLOC, INLINE_SIZE)}
     first, data = advised(toolchain, source, advisors)
     assert behaviour(toolchain, source.with_suffix(".advised.o")) == expected
     assert first.sessions == dict.fromkeys(advisors, 1)

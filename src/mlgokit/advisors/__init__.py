@@ -6,7 +6,6 @@ An advisor that does more than another wraps it: ``Recording(Legal(Constant(0), 
 from mlgokit.advisors.advisor import Advice, Advisor, Constant, Echo, Observation, Recording, ReplayContexts
 from mlgokit.advisors.legal import (
     Legal,
-    RandomChoice,
     RandomLegal,
     advice_defect,
     check_advice,
@@ -21,7 +20,6 @@ __all__ = [
     "Echo",
     "Legal",
     "Observation",
-    "RandomChoice",
     "RandomLegal",
     "Recording",
     "ReplayContexts",

@@ -129,16 +129,3 @@ class RandomLegal:
                 return columns[int(self.rng.integers(len(columns)))]
             case AdviceKind.REAL:
                 return float(self.rng.integers(self.largest_priority))
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class RandomChoice:
-    """Decides 1 with a probability, else 0; one draw from ``rng`` per decision."""
-
-    rng: np.random.Generator
-    probability: float = 0.5
-
-    def advise(self, observation: Observation) -> Advice:  # noqa: ARG002
-        """Draw 1 with ``probability``, else 0."""
-        return int(self.rng.random() < self.probability)
