@@ -5,6 +5,7 @@ features decide, plus a little noise. The heuristic is a poor rule. A learner's 
 the heuristic, as a part of what the best decisions would save, on modules that it has not seen.
 """
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,8 +25,9 @@ from mlgokit.algorithms.config import (
 from mlgokit.algorithms.learner import Experience, Learner, Proposal, State, Task, state_bytes, state_from_bytes
 from mlgokit.algorithms.registry import LEARNERS, check_recurrent, make_learner
 from mlgokit.errors import InputError, UsageError
-from mlgokit.policy.network import Policy
+from mlgokit.policy.network import Gate, Policy
 from mlgokit.policy.normaliser import fit_signed_log
+from mlgokit.policy.store import policy_bytes
 from mlgokit.spec import AdviceKind
 
 FEATURES = ("cost", "uses", "depth", "size", "calls", "noise")
@@ -335,14 +337,17 @@ def test_effect_regression_explores_where_its_policy_leaves_decisions_to_the_heu
     learner = make_learner("effect-regression", task_of(world), EffectRegressionConfig(fit=fit))
     learned, _ = learn(learner, world, compilations=10**6, turns=1)
     state = {name: value for name, value in learned.items() if name != "turn"}
-    margins = {"policy/margins": np.array([np.inf, 2.0]), "policy/explored_margins": np.array([2.0, 2.0])}
-    assert margins.keys() <= state.keys()
+    closed = dataclasses.replace(learner.best(state), gate=Gate(feature="calls", margins=(np.inf, 2.0)))
+    changed = {
+        "policy": np.frombuffer(policy_bytes(closed), np.uint8), "policy/explored_margins": np.array([2.0, 2.0]),
+    }  # fmt: skip
+    assert changed.keys() <= state.keys()
 
-    actors = [one.actor for one in learner.ask({**state, **margins}, np.random.default_rng(1))]
+    actors = [one.actor for one in learner.ask({**state, **changed}, np.random.default_rng(1))]
 
     explored = [actor.gate.margins for actor in actors if isinstance(actor, Policy) and actor.gate is not None]
     assert explored == [(2.0, 2.0)] * len(actors)
-    handed_out = learner.best({**state, **margins})
+    handed_out = learner.best({**state, **changed})
     assert handed_out.gate is not None
     assert handed_out.gate.margins == (np.inf, 2.0)
 
@@ -443,7 +448,7 @@ def test_names_presets_and_settings_are_checked():
 
 def test_the_bytes_of_another_state_are_refused():
     data = state_bytes({"a": np.zeros(2)}, learner="ppo")
-    with pytest.raises(InputError, match="expected version 1 of a state of 'dqn', found version 1 of 'ppo'"):
+    with pytest.raises(InputError, match="expected version 2 of a state of 'dqn', found version 2 of 'ppo'"):
         state_from_bytes(data, learner="dqn")
     with pytest.raises(InputError, match="expected the safetensors file of a learner's state, found something else"):
         state_from_bytes(data[:40], learner="ppo")

@@ -16,11 +16,14 @@ from mlgokit.algorithms.learner import DEFAULT_RULE, Actor, Experience, Ints, Le
 from mlgokit.algorithms.proposals import draw_modules, draw_seeds, propose_following
 from mlgokit.algorithms.rewards import relative_gain
 from mlgokit.errors import UsageError
-from mlgokit.policy.network import Gate, Layer, OutputKind, Policy
+from mlgokit.policy.network import Layer, OutputKind, Policy
 from mlgokit.policy.normaliser import SignedLog
+from mlgokit.policy.store import policy_bytes, read_policy_bytes
 
 _BASE = 1
 """Position of the proposal that the explorations are compared with."""
+_POLICY = "policy"
+"""Name of the state array with the bytes of the fitted policy's file."""
 _EXPLORED_MARGINS = "policy/explored_margins"
 
 
@@ -39,9 +42,7 @@ def make(task: Task, settings: EffectRegressionConfig) -> Learner:
     def ask(state: State, rng: np.random.Generator) -> tuple[Proposal, ...]:
         del rng
         modules, seeds = _draw_modules(task, settings, small, turn=_turns(state))
-        actor = (
-            DEFAULT_RULE if "policy/mean" not in state and task.start is None else _exploring_policy(best(state), state)
-        )
+        actor = DEFAULT_RULE if _POLICY not in state and task.start is None else _exploring_policy(best(state), state)
         base = dataclasses.replace(propose_following(actor, modules), detail="scores")
         return (_propose_exploring(task, settings, actor, np.repeat(modules, settings.explorations), seeds), base)
 
@@ -59,11 +60,12 @@ def make(task: Task, settings: EffectRegressionConfig) -> Learner:
         policy, report, fitted_on = _fit(effects, task, settings, fitting)
         metrics |= {"correlation": report.correlation, **_gate_metrics(report.gate)}
         explored = {_EXPLORED_MARGINS: np.array([side.explored_margin for side in report.gate])} if report.gate else {}
-        return {**state, **_pack(policy), **explored, "policy/fitted_on": fitted_on}, metrics
+        file = np.frombuffer(policy_bytes(policy), np.uint8)
+        return {**state, _POLICY: file, **explored, "policy/fitted_on": fitted_on}, metrics
 
     def best(state: State) -> Policy:
-        if "policy/mean" in state:
-            return _unpack(state, task, settings)
+        if _POLICY in state:
+            return read_policy_bytes(state[_POLICY].tobytes(), "of the checkpoint")
         return _zero_policy(task, settings) if task.start is None else task.start
 
     def best_without(state: State, project: int) -> Policy | None:
@@ -230,42 +232,4 @@ def _zero_policy(task: Task, settings: EffectRegressionConfig) -> Policy:
         layers=(Layer(np.zeros((1, width, 1), np.float32), np.zeros((1, 1), np.float32)),),
         output=OutputKind.EFFECT_BYTES,
         bytes_per_unit=settings.fit.bytes_per_unit,
-    )
-
-
-def _pack(policy: Policy) -> State:
-    """Store a fitted policy in arrays of the state."""
-    if not isinstance(policy.normaliser, SignedLog):
-        raise TypeError(
-            "effect regression: expected a policy with the signed-log normaliser, found "
-            f"{type(policy.normaliser).__name__}"
-        )
-    arrays: dict[str, npt.NDArray[Any]] = {
-        "policy/mean": policy.normaliser.mean,
-        "policy/scale": policy.normaliser.scale,
-        "policy/clip": np.array(policy.normaliser.clip),
-    }
-    if policy.gate is not None:
-        arrays["policy/margins"] = np.array(policy.gate.margins)
-    for index, layer in enumerate(policy.layers):
-        arrays |= {f"policy/weight{index}": layer.weight, f"policy/bias{index}": layer.bias}
-    return arrays
-
-
-def _unpack(state: State, task: Task, settings: EffectRegressionConfig) -> Policy:
-    """Restore the policy that :func:`_pack` stored."""
-    depth = len(settings.fit.hidden) + 1
-    gate = None
-    if "policy/margins" in state:
-        unset, is_set = state["policy/margins"].tolist()
-        gate = Gate(feature=settings.fit.gate_feature, margins=(unset, is_set))
-    return Policy(
-        problem=task.problem,
-        features=task.features,
-        normaliser=SignedLog(mean=state["policy/mean"], scale=state["policy/scale"], clip=float(state["policy/clip"])),
-        layers=tuple(Layer(state[f"policy/weight{index}"], state[f"policy/bias{index}"]) for index in range(depth)),
-        output=OutputKind.EFFECT_BYTES,
-        bytes_per_unit=settings.fit.bytes_per_unit,
-        doubt=settings.fit.doubt,
-        gate=gate,
     )

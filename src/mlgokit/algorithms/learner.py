@@ -28,7 +28,7 @@ from mlgokit.policy.network import Policy
 from mlgokit.policy.normaliser import Normaliser
 from mlgokit.spec import AdviceKind
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 DEFAULT_RULE = ":default"
 _KEY = "mlgokit.learner"
 
