@@ -104,3 +104,28 @@ def test_code_that_seems_to_execute_almost_nothing_has_lost_its_probabilities(sc
     gain = record_outcomes(function, [outcome], TrialConfig(weights=RUN_COST))
 
     assert (function.score, gain) == (best, 2.0 * (30.0 - best))
+
+
+def test_functions_are_tried_longer_while_time_is_left_and_all_are_exhausted(tmp_path: Path):
+    one, other = executing(30.0, 29.0, worth=1.0), executing(30.0, 29.0, worth=1.0, name="g", key=8)
+    without_passes = executing(30.0, 30.0, worth=1.0, name="h", key=9)
+    for function in (one, other):
+        function.passes, function.trials = 10, 1000
+    unit = ModuleFunctions(module=toy_source("m"), keys={}, functions=[one, other, without_passes], compile_seconds=1.0)
+    config = TrialConfig(weights=RUN_COST)
+    space = FunctionSpace(folder=tmp_path, compiler=cast("Compiler", None), config=config, units=[unit])
+    rng = np.random.default_rng(1)
+
+    other.trials = 100
+    one.gained = 990
+    space.prepare(0.0, 60.0, rng)
+    assert (one.patience, one.exhausted, other.exhausted) == (1, False, True)
+    one.gained = 900
+    space.prepare(60.0, 60.0, rng)
+    assert (one.patience, unit.exhausted) == (1, True)
+    space.prepare(30.0, 60.0, rng)
+    assert (one.patience, one.exhausted, other.exhausted, without_passes.exhausted) == (2, False, False, True)
+    one.gained = other.gained = 0
+    one.trials = other.trials = 1000
+    space.prepare(30.0, 60.0, rng)
+    assert (one.patience, unit.exhausted) == (8, True)

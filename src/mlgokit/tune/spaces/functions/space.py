@@ -37,6 +37,8 @@ from mlgokit.tune.spaces.functions.rounds import (
 from mlgokit.tune.spaces.functions.state import FunctionState, ModuleFunctions, save_functions
 from mlgokit.tune.verify import VerifiedBuild
 
+_MOST_PATIENCE = 8
+"""Factor on the trials without a gain that a function gets while the others of its project are exhausted, too."""
 _LEAST = 0.5
 """Minimum gain of a function in bytes; the costs in a score, which break ties between equal sizes, are smaller."""
 
@@ -94,6 +96,7 @@ class FunctionSpace:
     twins: Sequence[frozenset[int]] = ()
     withheld: set[int] = field(default_factory=set[int])
     _round_seconds: float = ROUND_SECONDS
+    _patience: int = 1
 
     @property
     def functions(self) -> list[FunctionState]:
@@ -136,8 +139,15 @@ class FunctionSpace:
         return self.compiler.compile(module, CompileRequest(use=use, regalloc=costs, extra_seconds=extra))
 
     def prepare(self, spent: float, seconds: float, _rng: np.random.Generator) -> float:
-        """Set the length of a round: each compiles its module once, so rounds may be longer in a long session."""
+        """Set the length of a round: each compiles its module once, so rounds may be longer in a long session.
+
+        If all functions are exhausted before the time is over, each gets twice as many trials without a gain as before.
+        """
         self._round_seconds = min(max(ROUND_SECONDS, ROUND_SHARE * seconds), max(1.0, seconds - spent))
+        while spent < seconds and self._patience < _MOST_PATIENCE and all(unit.exhausted for unit in self.units):
+            self._patience *= 2
+            for function in self.functions:
+                function.patience = self._patience
         return 0.0
 
     def urgency(self, unit: ModuleFunctions, running: int) -> tuple[float, ...] | None:

@@ -46,6 +46,7 @@ class FunctionState:
         gained: number of trials when the score last improved.
         seconds: processor time of a trial.
         rate: bytes saved per second lately; infinite before the first trial.
+        patience: factor on the number of trials without a gain after which it is exhausted.
     """
 
     key: int
@@ -65,6 +66,7 @@ class FunctionState:
     seconds: float = 0.01
     rate: float = math.inf
     cost: float = math.inf
+    patience: int = 1
 
     @property
     def exhausted(self) -> bool:
@@ -72,8 +74,8 @@ class FunctionState:
         questions = self.evictions + self.priorities + self.passes
         if self.trials and (not questions or math.isinf(self.score)):
             return True
-        patience = _PATIENCE + _PATIENCE_PER_QUESTION * questions
-        return self.score <= 0 or self.trials - self.gained >= min(patience, _MOST_PATIENCE)
+        patience = min(_PATIENCE + _PATIENCE_PER_QUESTION * questions, _MOST_PATIENCE)
+        return self.score <= 0 or self.trials - self.gained >= self.patience * patience
 
     def recall(self, kept: "FunctionState | None") -> None:
         """Adopt the state that an earlier session saved, if its score was no worse."""
