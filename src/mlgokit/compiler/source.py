@@ -1,7 +1,7 @@
 """Compiles one source of a build whole, as the build does: by the driver, from the text to the object."""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -38,6 +38,7 @@ def compile_source(
     output: Path,
     *,
     options: Sequence[str] = (),
+    settings: Mapping[str, str] | None = None,
     timeout_seconds: float,
 ) -> Compilation:
     """Compile a source and measure its object. A failure is a record.
@@ -47,6 +48,7 @@ def compile_source(
         call: the driver's call for the source.
         output: absolute path of the object.
         options: further words for the driver.
+        settings: further environment variables.
         timeout_seconds: deadline of the compiler.
     """
     driver = toolchain.clangxx if call.driver == "clang++" else toolchain.clang
@@ -55,7 +57,7 @@ def compile_source(
         timeout_seconds=timeout_seconds,
         cwd=call.directory,
         # At one time for __DATE__ and __TIME__, so that builds differ in nothing else.
-        env=compiler_environment() | {"SOURCE_DATE_EPOCH": "0"},
+        env=compiler_environment() | {"SOURCE_DATE_EPOCH": "0", **(settings or {})},
         limits=TOOL_LIMITS,
     )
     ended = describe_end(done, output, timeout_seconds)
