@@ -1,5 +1,6 @@
 """What a session says of its time, and which searches it leaves out of a project that is large for its budget."""
 
+import dataclasses
 import time
 from pathlib import Path
 
@@ -49,6 +50,11 @@ def test_the_announced_time_has_no_searches_that_are_left_out(tmp_path: Path):
         "about 14 min: the search 5 min, first policies and verifications 9 min"
     )
     assert announce_time(800.0, settings(tmp_path), spent=0.0) == (
+        "about 26 min: the search 5 min, first policies and verifications 21 min"
+    )
+    # Nor has a large project a build by a rule beside that by a policy.
+    started = dataclasses.replace(settings(tmp_path), policies={"inline-size": tmp_path / "size.policy"})
+    assert announce_time(800.0, started, spent=0.0) == (
         "about 26 min: the search 5 min, first policies and verifications 21 min"
     )
 

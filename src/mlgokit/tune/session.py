@@ -368,14 +368,15 @@ def _build_seconds(session: Session) -> float:
 
 def _count_looks(settings: TuneSettings, compiling: float) -> float:
     """How often all modules are compiled beside the search, in compilations of each."""
-    on_top = not _is_too_large(settings, compiling)
+    is_large = _is_too_large(settings, compiling)
     wanted = {
         "inlining": True,
-        "passes": settings.pass_share > 0 and on_top,
-        "allocations": settings.allocation_share > 0 and on_top,
+        "passes": settings.pass_share > 0 and not is_large,
+        "allocations": settings.allocation_share > 0 and not is_large,
         "shipped policies": settings.adds_shipped_policies,
     }
-    policies = 1 + len(settings.policies) + isinstance(settings.earlier, DecisionTable)
+    rules = int(_tries_rule(settings, is_large=is_large))
+    policies = rules + len(settings.policies) + isinstance(settings.earlier, DecisionTable)
     return _POLICY_LOOKS * policies + sum(count for what, count in _LOOKS.items() if wanted[what])
 
 
@@ -496,16 +497,22 @@ def _tune_bytes(session: Session) -> Tuned | NotRecovered:
     announced = announce_time(compiling, settings, spent=spent, build=_build_seconds(session))
     for note in filter(None, (session.without_refits, announced)):
         report(1, 1, note)
+    # What a command measures may be anything, and need not become better with fewer bytes.
+    by_bytes = settings.objective != "command"
+    is_large = by_bytes and _is_too_large(settings, compiling)
     table = settings.earlier if isinstance(settings.earlier, DecisionTable) else None
-    try_whole(search, policies=dict(settings.policies), earlier=table, report=report)
+    try_whole(
+        search,
+        policies=dict(settings.policies),
+        earlier=table,
+        by_rule=_tries_rule(settings, is_large=is_large),
+        report=report,
+    )
     known = search.folder / POLICY_NAME
     search.space.policy = known_policy(known)
     if search.space.policy is None and INLINE_SIZE.name in settings.policies:
         given = load_policy(settings.policies[INLINE_SIZE.name], problem=INLINE_SIZE.name)
         search.space.policy = restrict_to_targets(given, session.build.modules)
-    # What a command measures may be anything, and need not become better with fewer bytes.
-    by_bytes = settings.objective != "command"
-    is_large = by_bytes and _is_too_large(settings, compiling)
     if is_large:
         note = (
             f"only inlining is searched: a look at all modules takes {compiling / 2:.0f} s, and passes and registers "
@@ -591,6 +598,11 @@ def _is_too_large(settings: TuneSettings, compiling: float) -> bool:
     is_known = settings.start is not None or any((settings.search_folder / name).exists() for name in _ON_TOP)
     is_searched = settings.pass_share + settings.allocation_share > 0
     return is_searched and not is_known and compiling / 2 > max(LONGEST_LOOK, settings.seconds)
+
+
+def _tries_rule(settings: TuneSettings, *, is_large: bool) -> bool:
+    """Whether all modules are built by a rule beside the policies; a large project is not, where one has a policy."""
+    return not (is_large and settings.policies)
 
 
 def _tune_functions(

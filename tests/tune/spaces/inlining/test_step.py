@@ -311,6 +311,20 @@ def test_functions_of_a_large_module_are_taken_back_in_one_look_at_its_decisions
     assert sum(unit.build.decisions.inlined) == len(names) - 1
 
 
+def test_the_rule_is_tried_unless_a_policy_stands_for_it(search: InliningSearch, tmp_path: Path):
+    labels: list[str] = []
+    for by_rule in (False, True):
+        try_whole(
+            opened(tmp_path),
+            policies={},
+            earlier=None,
+            by_rule=by_rule,
+            report=lambda _done, _total, label: labels.append(label),
+        )
+        assert any("never" in label for label in labels) is by_rule
+        (search.folder / "begun").unlink()
+
+
 def test_a_module_that_changed_between_sessions_is_searched_first_from_the_decisions_that_apply(
     search: InliningSearch, tmp_path: Path
 ):

@@ -177,11 +177,23 @@ def try_on_all(
 
 
 def try_whole(
-    search: InliningSearch, *, policies: Mapping[str, Path], earlier: DecisionTable | None, report: Report
+    search: InliningSearch,
+    *,
+    policies: Mapping[str, Path],
+    earlier: DecisionTable | None,
+    by_rule: bool = True,
+    report: Report,
 ) -> None:
     """Build by a rule, the earlier decisions and the policies, all that the search is not beyond.
 
     Of a search that goes on these are the modules that changed. They are searched before all others.
+
+    Args:
+        search: the search, just opened.
+        policies: policies by problem.
+        earlier: decisions of an earlier plugin.
+        by_rule: whether to build by a rule as well, which gives less than a policy.
+        report: told after every module.
     """
     space, begun = search.space, search.folder / _BEGUN
     units = list(space.units)
@@ -200,7 +212,8 @@ def try_whole(
             # They began with decisions that may not pay any more.
             try_policy(HEURISTIC)
     if units:
-        try_policy(ALWAYS if space.objective is Objective.EXECUTED else NEVER)
+        if by_rule:
+            try_policy(ALWAYS if space.objective is Objective.EXECUTED else NEVER)
         if earlier is not None:
             request = request_of(table_bytes(earlier.entries))
             try_on_all(search, request, units=units, report=report, label="try the earlier decisions")
